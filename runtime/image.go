@@ -1,0 +1,61 @@
+package runtime
+
+import (
+	"fmt"
+
+	"github.com/distribution/reference"
+)
+
+// Image is a local image.
+type Image struct {
+	ID        string   // the daemon's content id, "sha256:…"
+	Refs      []string // all names it has here, normalised: registry/repository with :tag or @digest
+	SizeBytes int64    // on disk, as the daemon counts it
+	Labels    map[string]string
+}
+
+// PullRequest asks for one image.
+type PullRequest struct {
+	Ref  string
+	Auth *RegistryAuth // nil: anonymous
+
+	// Progress, if set, is called whenever bytes have moved, never concurrently. A
+	// caller that hears nothing may conclude the pull has stalled.
+	Progress func(PullProgress)
+}
+
+// RegistryAuth is what a registry wants to see. It prints as *** in every format.
+type RegistryAuth struct {
+	Username      string
+	Password      string
+	IdentityToken string // instead of the two above
+}
+
+// String hides the credentials.
+func (RegistryAuth) String() string { return "***" }
+
+// GoString hides the credentials.
+func (RegistryAuth) GoString() string { return "***" }
+
+// Format hides the credentials from every verb.
+func (RegistryAuth) Format(f fmt.State, _ rune) { fmt.Fprint(f, "***") }
+
+// MarshalJSON hides the credentials from logs that encode values.
+func (RegistryAuth) MarshalJSON() ([]byte, error) { return []byte(`"***"`), nil }
+
+// PullProgress is how far a pull has come, all layers together.
+type PullProgress struct {
+	BytesDone  int64
+	BytesTotal int64 // of the layers seen so far; 0: not known yet
+}
+
+// ParseReference reads an image reference the way every registry client does:
+// "ubuntu" is docker.io/library/ubuntu:latest, "localhost:5000/x" has a port and the
+// tag latest. The result has a tag, a digest, or both. ErrInvalid if it is malformed.
+func ParseReference(ref string) (reference.Named, error) {
+	named, err := reference.ParseNormalizedNamed(ref)
+	if err != nil {
+		return nil, fmt.Errorf("%w: image reference %q: %w", ErrInvalid, ref, err)
+	}
+	return reference.TagNameOnly(named), nil
+}
