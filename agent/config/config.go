@@ -1,0 +1,112 @@
+// Package config is the agent's configuration: one struct, filled from defaults, the
+// file, the environment and the command line, in that order, each over the one before.
+//
+// Unknown keys are errors, and every problem is reported at once. The struct's tags
+// are the reference: the page docs/configuration.md is generated from them. The system
+// key is never part of it: it is read from its own file by [ReadKey].
+package config
+
+import "time"
+
+// Config is everything an operator can set.
+type Config struct {
+	Server    Server    `koanf:"server"`
+	Node      Node      `koanf:"node"`
+	Runtime   Runtime   `koanf:"runtime"`
+	Heartbeat Heartbeat `koanf:"heartbeat"`
+	Tasks     Tasks     `koanf:"tasks"`
+	Pull      Pull      `koanf:"pull"`
+	Report    Report    `koanf:"report"`
+	Volumes   Volumes   `koanf:"volumes"`
+	Log       Log       `koanf:"log"`
+
+	StateDir        string        `koanf:"state_dir" doc:"Directory of the agent's own durable state: node id, undelivered results. Created with mode 0700."`
+	ShutdownTimeout time.Duration `koanf:"shutdown_timeout" doc:"How long an orderly stop may take before the agent exits anyway. Task containers are never stopped by it."`
+}
+
+// Server tells where the control plane is and how to talk to it.
+type Server struct {
+	URL            string        `koanf:"url" doc:"Base URL of the control plane, http:// or https://. Required."`
+	KeyFile        string        `koanf:"key_file" doc:"File that holds the system key, mode 0600 or stricter. Under systemd the credential heteroflow-key (LoadCredential=) is used instead when it is there."`
+	CAFile         string        `koanf:"ca_file" doc:"PEM file of certificate authorities to trust for https instead of the system's."`
+	ClientCertFile string        `koanf:"client_cert_file" doc:"PEM client certificate for mutual TLS; needs client_key_file."`
+	ClientKeyFile  string        `koanf:"client_key_file" doc:"PEM private key of client_cert_file, mode 0600 or stricter."`
+	Timeout        time.Duration `koanf:"timeout" doc:"Time limit of one request, heartbeat and held wake request aside."`
+}
+
+// Node is who this machine is to the control plane.
+type Node struct {
+	ID string `koanf:"id" doc:"Node id. Empty: derived once from machine-id and MAC address and kept in the state directory."`
+}
+
+// Runtime selects the container daemon.
+type Runtime struct {
+	Name       string `koanf:"name" doc:"auto, docker or containerd. auto takes containerd when this build supports it and its socket answers, else Docker."`
+	DockerHost string `koanf:"docker_host" doc:"Docker Engine API endpoint, unix:// or tcp://."`
+}
+
+// Heartbeat is the upward channel.
+type Heartbeat struct {
+	Period  time.Duration `koanf:"period" doc:"Time between heartbeats."`
+	Timeout time.Duration `koanf:"timeout" doc:"Time limit of one heartbeat. A heartbeat that failed is not repeated: the next carries fresh data."`
+}
+
+// Tasks is the downward channel and what runs from it.
+type Tasks struct {
+	Workers          int           `koanf:"workers" doc:"Tasks that may run at once. 0: the number of CPU cores, at least 2 and at most 16."`
+	PollPeriod       time.Duration `koanf:"poll_period" doc:"Time between polls for new tasks and for changes to running ones."`
+	WakePollPeriod   time.Duration `koanf:"wake_poll_period" doc:"The same while the server's wake channel works, as a safety net."`
+	ReconcilePeriod  time.Duration `koanf:"reconcile_period" doc:"Time between comparisons of this node's containers with the server's tasks."`
+	ContainerLogSize int64         `koanf:"container_log_bytes" doc:"Size in bytes at which a task's log file is rotated."`
+	ContainerLogs    int           `koanf:"container_log_files" doc:"Log files kept for a task."`
+	LogTailBytes     int64         `koanf:"log_tail_bytes" doc:"How much of the end of a task's output is sent with its result, in bytes."`
+}
+
+// Pull bounds the image pulls of tasks.
+type Pull struct {
+	Attempts          int           `koanf:"attempts" doc:"Tries at pulling a task's image. An image that is present costs none."`
+	Timeout           time.Duration `koanf:"timeout" doc:"Time limit of one try."`
+	InactivityTimeout time.Duration `koanf:"inactivity_timeout" doc:"A try in which no byte arrived for this long has stalled and is given up."`
+}
+
+// Report bounds the delivery of a task's result.
+type Report struct {
+	Attempts       int           `koanf:"attempts" doc:"Tries at delivering a result before it is left to the reconciliation loop."`
+	InitialBackoff time.Duration `koanf:"initial_backoff" doc:"Pause after the first try; doubles with each."`
+	MaxBackoff     time.Duration `koanf:"max_backoff" doc:"Longest pause between tries."`
+	Budget         time.Duration `koanf:"budget" doc:"Time limit of all tries together."`
+}
+
+// Volumes says which host paths a task may mount.
+type Volumes struct {
+	Allow []string `koanf:"allow" doc:"Host directories below which tasks may mount paths. System directories, runtime sockets and the agent's own state are refused whatever stands here."`
+}
+
+// Log is the agent's own log, written to standard error.
+type Log struct {
+	Level  string `koanf:"level" doc:"debug, info, warn or error."`
+	Format string `koanf:"format" doc:"json, or console for reading by eye."`
+}
+
+// Default is the configuration before the operator has said anything.
+func Default() Config {
+	return Config{
+		Server:    Server{KeyFile: "/etc/heteroflow/agent.key", Timeout: 15 * time.Second},
+		Runtime:   Runtime{Name: "auto", DockerHost: "unix:///var/run/docker.sock"},
+		Heartbeat: Heartbeat{Period: 5 * time.Second, Timeout: 10 * time.Second},
+		Tasks: Tasks{
+			PollPeriod:       5 * time.Second,
+			WakePollPeriod:   time.Minute,
+			ReconcilePeriod:  time.Minute,
+			ContainerLogSize: 16 << 20,
+			ContainerLogs:    4,
+			LogTailBytes:     64 << 10,
+		},
+		Pull:            Pull{Attempts: 3, Timeout: 5 * time.Minute, InactivityTimeout: time.Minute},
+		Report:          Report{Attempts: 6, InitialBackoff: time.Second, MaxBackoff: 10 * time.Second, Budget: time.Minute},
+		Volumes:         Volumes{Allow: []string{"/data", "/mnt", "/srv"}},
+		Log:             Log{Level: "info", Format: "json"},
+		StateDir:        "/var/lib/heteroflow",
+		ShutdownTimeout: 20 * time.Second,
+	}
+}
