@@ -37,7 +37,7 @@ func (s State) Alive() bool {
 type Container struct {
 	ID        string
 	Name      string
-	Image     string // the reference it was created from
+	Image     string // the normalised reference it was created from; empty: the daemon no longer knows it
 	Labels    map[string]string
 	State     State
 	CreatedAt time.Time
@@ -47,6 +47,7 @@ type Container struct {
 	IP         netip.Addr // on the bridge network; invalid when it has no address of its own
 	Exit       *Exit      // how it ended; nil unless State is StateExited or StateDead
 	StartError string     // why its program could not be executed, in the daemon's words
+	Warnings   []string   // what of the spec this host cannot enforce; only from the Create that made it
 }
 
 // Exit is how a container ended.

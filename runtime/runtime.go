@@ -8,7 +8,11 @@ import (
 // Runtime drives one container daemon. All methods are safe for concurrent use,
 // honour ctx and are bounded in time by the implementation besides, save Wait and
 // Pull, which last as long as ctx does. Errors match one of the Err classes of this
-// package with errors.Is; ErrUnavailable always means the daemon, never the container.
+// package with errors.Is, or ctx's error when ctx ended first; ErrUnavailable always
+// means the daemon, never the container.
+//
+// An id is the one Create or List returned; Inspect takes a name as well. Anything
+// else, an empty one above all, is ErrInvalid and never reaches the daemon.
 type Runtime interface {
 	// Name tells which daemon this is, for reports and logs.
 	Name() Name

@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // LabelSpecHash is the label Create adds: the hash of the spec the container was made
@@ -126,8 +129,11 @@ func (s Spec) Validate() error {
 		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" {
 			bad("env[%d]: want NAME=value", i)
 		}
-		if strings.ContainsRune(kv, 0) {
-			bad("env[%d]: contains a NUL byte", i)
+	}
+	texts := s.texts()
+	for _, where := range slices.Sorted(maps.Keys(texts)) {
+		if text := texts[where]; !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+			bad("%s: contains a NUL byte or is not valid UTF-8", where)
 		}
 	}
 	if s.WorkingDir != "" && !path.IsAbs(s.WorkingDir) {
@@ -146,6 +152,25 @@ func (s Spec) Validate() error {
 		bad("logs: max bytes %d and max files %d must both be positive", s.Logs.MaxBytes, s.Logs.MaxFiles)
 	}
 	return errors.Join(errs...)
+}
+
+// texts returns every free text of the spec by where it stands. They end up in JSON,
+// be it the Engine API's or OCI's, which replaces what is not UTF-8 without a word,
+// and in C strings, which end at a NUL.
+func (s Spec) texts() map[string]string {
+	texts := map[string]string{"working dir": s.WorkingDir, "user": s.User, "hostname": s.Hostname}
+	for name, list := range map[string][]string{"entrypoint": s.Entrypoint, "args": s.Args, "env": s.Env} {
+		for i, text := range list {
+			texts[fmt.Sprintf("%s[%d]", name, i)] = text
+		}
+	}
+	for i, m := range s.Mounts {
+		texts[fmt.Sprintf("mounts[%d]", i)] = m.Source + m.Target
+	}
+	for key, value := range s.Labels {
+		texts[fmt.Sprintf("label %q", key)] = key + value
+	}
+	return texts
 }
 
 func labelBytes(labels map[string]string) int {
