@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+func sleep(ctx context.Context, s streams, args []string) (int, error) {
+	flags := newFlags("sleep", s)
+	if err := parse(flags, args, 1, 1); err != nil {
+		return exitUsage, err
+	}
+	d, err := time.ParseDuration(flags.Arg(0))
+	if err != nil {
+		return exitUsage, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	select {
+	case <-ctx.Done():
+		return exitTerminated, nil
+	case <-time.After(d):
+		return exitOK, nil
+	}
+}
+
+// ignoreSIGTERM never returns: it deliberately does not look at its context,
+// which ends with the first SIGTERM.
+func ignoreSIGTERM(_ context.Context, s streams, args []string) (int, error) {
+	if err := parse(newFlags("ignore-sigterm", s), args, 0, 0); err != nil {
+		return exitUsage, err
+	}
+	terms := make(chan os.Signal, 8)
+	signal.Notify(terms, syscall.SIGTERM)
+	fmt.Fprintln(s.out, "ignoring SIGTERM")
+	for n := 1; ; n++ {
+		<-terms
+		fmt.Fprintf(s.out, "ignored SIGTERM %d\n", n)
+	}
+}
