@@ -1,0 +1,96 @@
+package text
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+var ansi = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])`)
+
+// Lines returns the output as lines: invalid UTF-8 replaced, ANSI escapes, CR
+// and NUL removed. Leading and trailing blanks stay.
+func Lines(output []byte) []string {
+	s := string(output)
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\uFFFD")
+	}
+	s = ansi.ReplaceAllString(s, "")
+	s = strings.NewReplacer("\r", "", "\x00", "").Replace(s)
+	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
+}
+
+var bars = strings.NewReplacer("│", "|", "┃", "|", "║", "|", "¦", "|")
+
+// Cells splits a table row at its vertical bars, ASCII or box-drawing, and trims
+// each cell; the outer bars make no cells. It returns nil for a line without a
+// bar and for a rule (+---+, |===+===|).
+func Cells(line string) []string {
+	line = bars.Replace(strings.TrimSpace(line))
+	if !strings.Contains(line, "|") || Rule(line) {
+		return nil
+	}
+	cells := strings.Split(strings.TrimSuffix(strings.TrimPrefix(line, "|"), "|"), "|")
+	for i := range cells {
+		cells[i] = strings.TrimSpace(cells[i])
+	}
+	return cells
+}
+
+// Rule reports whether the line only draws: dashes, bars, crosses, stars or box
+// drawing, and at least three of them.
+func Rule(line string) bool {
+	n := 0
+	for _, r := range line {
+		switch {
+		case r == ' ' || r == '\t':
+		case strings.ContainsRune("-=+|*_~", r), r >= 0x2500 && r <= 0x257F:
+			n++
+		default:
+			return false
+		}
+	}
+	return n >= 3
+}
+
+// KeyValue splits "  Key : value" at the first colon that has a blank, or the
+// line's end, after it; both sides are trimmed. ok is false without such a colon
+// or with an empty key.
+func KeyValue(line string) (key, value string, ok bool) {
+	for i := range len(line) {
+		if line[i] != ':' {
+			continue
+		}
+		if i+1 == len(line) || line[i+1] == ' ' || line[i+1] == '\t' {
+			key = strings.TrimSpace(line[:i])
+			return key, strings.TrimSpace(line[i+1:]), key != ""
+		}
+	}
+	return "", "", false
+}
+
+// Pair splits "used / total" (glued or not: "60156/ 65536") at its only slash
+// that is not part of an absent word: "N/A / 350W" gives "N/A" and "350W".
+func Pair(s string) (first, second string, ok bool) {
+	const mark = "\x01"
+	s = na.ReplaceAllString(s, mark)
+	first, second, ok = strings.Cut(s, "/")
+	if !ok || strings.Contains(second, "/") {
+		return "", "", false
+	}
+	back := func(s string) string { return strings.TrimSpace(strings.ReplaceAll(s, mark, "N/A")) }
+	return back(first), back(second), true
+}
+
+var na = regexp.MustCompile(`(?i)\bN/A\b`)
+
+// JSON returns the output from its first "{" to its last "}": tools print
+// banners and warnings around their JSON. Nil when there is none.
+func JSON(output []byte) []byte {
+	i, j := bytes.IndexByte(output, '{'), bytes.LastIndexByte(output, '}')
+	if i < 0 || j < i {
+		return nil
+	}
+	return output[i : j+1]
+}
