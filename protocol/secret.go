@@ -6,9 +6,11 @@ import (
 )
 
 // Secret is a password or token. It is written to JSON as it is, because the
-// wire needs it, and prints as *** with every verb of fmt. A logger that
-// encodes values as JSON by reflection would still show it: log a Task or a
-// RegistryAuth itself (both have a String method), never their JSON.
+// wire needs it, and prints as *** with every verb of fmt. Two ways round that
+// remain. A logger that encodes values as JSON by reflection would show it:
+// log a Task or a RegistryAuth itself (both have a String method), never
+// their JSON. And fmt cannot call methods on an unexported field: a struct
+// that keeps a Secret in one must not be printed whole.
 type Secret string
 
 const redacted = "***"

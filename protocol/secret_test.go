@@ -29,7 +29,6 @@ func TestASecretPrintsAsStarsWithEveryVerb(t *testing.T) {
 		map[string]Secret{"a": marker},
 		auth, &auth,
 		struct{ Auth RegistryAuth }{auth},
-		struct{ s Secret }{marker},
 	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%10s", "%-5.2v"} {
 		for _, v := range values {
