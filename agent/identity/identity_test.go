@@ -1,0 +1,123 @@
+package identity_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/heteroflow/node-agent/agent/identity"
+)
+
+func machine(t *testing.T, id string, macs ...string) identity.Sources {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range map[string]string{"machine-id": id, "boot-id": "boot-1\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return identity.Sources{
+		MachineIDFiles: []string{filepath.Join(dir, "absent"), filepath.Join(dir, "machine-id")},
+		BootIDFile:     filepath.Join(dir, "boot-id"),
+		MACs: func() (out []net.HardwareAddr) {
+			for _, m := range macs {
+				mac, err := net.ParseMAC(m)
+				if err != nil {
+					t.Fatal(err)
+				}
+				out = append(out, mac)
+			}
+			return out
+		},
+	}
+}
+
+func load(t *testing.T, dir, configured string, src identity.Sources) identity.Identity {
+	t.Helper()
+	id, err := identity.Load(dir, configured, src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func TestTheNodeIDIsDerivedOnceAndStays(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	first := load(t, dir, "", machine(t, "aaaa\n", "02:00:00:00:00:01"))
+	if !strings.HasPrefix(first.NodeID, "node-") || first.BootID != "boot-1" || first.MachineID != "aaaa" {
+		t.Fatalf("got %+v", first)
+	}
+	if strings.Contains(first.NodeID, "aaaa") {
+		t.Fatal("the node id shows the machine id")
+	}
+	again := load(t, dir, "", machine(t, "aaaa\n", "02:00:00:00:00:99"))
+	if again.NodeID != first.NodeID {
+		t.Fatal("another network card changed the node id")
+	}
+	if again.InstanceID == first.InstanceID {
+		t.Fatal("two starts have one instance id")
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Fatalf("state directory: %v, %v", info.Mode(), err)
+	}
+}
+
+func TestAClonedDiskGetsItsOwnNodeID(t *testing.T) {
+	dir := t.TempDir()
+	first := load(t, dir, "", machine(t, "aaaa", "02:00:00:00:00:01"))
+	clone := load(t, dir, "", machine(t, "bbbb", "02:00:00:00:00:02"))
+	if clone.NodeID == first.NodeID {
+		t.Fatal("the clone took the node id of its origin")
+	}
+	if kept, err := os.ReadFile(clone.SetAside); err != nil || !strings.Contains(string(kept), first.NodeID) {
+		t.Fatalf("set aside: %s, %v", kept, err)
+	}
+}
+
+func TestAMachineIDThatCannotBeReadKeepsTheStoredNodeID(t *testing.T) {
+	dir := t.TempDir()
+	first := load(t, dir, "", machine(t, "aaaa", "02:00:00:00:00:01"))
+	again := load(t, dir, "", identity.Sources{MACs: func() []net.HardwareAddr { return nil }})
+	if again.NodeID != first.NodeID || again.SetAside != "" {
+		t.Fatalf("got %+v", again)
+	}
+}
+
+func TestTwoMachinesThatShareAMachineIDDifferByTheirCards(t *testing.T) {
+	a := load(t, t.TempDir(), "", machine(t, "aaaa", "02:00:00:00:00:01"))
+	b := load(t, t.TempDir(), "", machine(t, "aaaa", "02:00:00:00:00:02"))
+	if a.NodeID == b.NodeID {
+		t.Fatal("same node id")
+	}
+}
+
+func TestAConfiguredIDIsTakenAsItIsOrRefused(t *testing.T) {
+	if id := load(t, t.TempDir(), "gpu-07.rack-3", machine(t, "aaaa")); id.NodeID != "gpu-07.rack-3" {
+		t.Fatalf("got %+v", id)
+	}
+	for _, bad := range []string{"a b", "../x", "-x", strings.Repeat("x", 129)} {
+		if _, err := identity.Load(t.TempDir(), bad, machine(t, "aaaa")); err == nil || !strings.Contains(err.Error(), "node.id") {
+			t.Errorf("%q: got %v", bad, err)
+		}
+	}
+}
+
+func TestADamagedNodeIDIsNeverReplacedByAnother(t *testing.T) {
+	dir := t.TempDir()
+	for _, content := range []string{"", "{", `{"node_id":""}`, `{"node_id":"../x"}`} {
+		if err := os.WriteFile(filepath.Join(dir, identity.FileName), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := identity.Load(dir, "", machine(t, "aaaa")); err == nil || !strings.Contains(err.Error(), "damaged") {
+			t.Errorf("%q: got %v", content, err)
+		}
+	}
+}
+
+func TestAMachineWithoutAnyIdentityIsTold(t *testing.T) {
+	if _, err := identity.Load(t.TempDir(), "", machine(t, "")); err == nil || !strings.Contains(err.Error(), "set node.id") {
+		t.Fatalf("got %v", err)
+	}
+}
