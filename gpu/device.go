@@ -96,25 +96,33 @@ type Capability struct {
 	SliceKinds []string `json:"slice_kinds,omitempty"` // "nvidia-mig", "nvidia-mps", "hygon-hami"
 }
 
-// Topology is how cards (and NICs) are connected.
+// Topology is how the cards of one vendor are connected.
 type Topology struct {
-	Kind  string     `json:"kind"` // the vendor whose matrix it is, or "mixed"
+	Kind  string     `json:"kind"` // the vendor whose words the links are
 	Links []Link     `json:"links,omitempty"`
 	NUMA  []Affinity `json:"numa,omitempty"`
+	NICs  []NICLink  `json:"nics,omitempty"`
 }
 
-// Link is one pair of a topology matrix, given once (A before B in the matrix).
-// Cards of every vendor are labelled "GPU<index>"; NICs keep the tool's label
-// (NIC0, mlx5_0). Type is the vendor's word: NV12, PIX, PXB, NODE, SYS, HCCS, XL.
+// Link is one pair of cards, by index, given once with A < B. Type is the
+// vendor's word: NV12, PIX, PXB, NODE, SYS, HCCS, XL.
 type Link struct {
-	A    string `json:"a"`
-	B    string `json:"b"`
+	A    int    `json:"a"`
+	B    int    `json:"b"`
 	Type string `json:"type"`
 }
 
-// Affinity is where one endpoint of the topology sits.
+// Affinity is where a card sits.
 type Affinity struct {
-	Device string `json:"device"` // a label as in Link
-	Node   *int   `json:"node,omitempty"`
-	CPUs   string `json:"cpus,omitempty"` // a CPU list, "0-23,48-71"
+	Index int    `json:"index"`
+	Node  *int   `json:"node,omitempty"` // NUMA node
+	CPUs  string `json:"cpus,omitempty"` // a CPU list, "0-23,48-71"
+}
+
+// NICLink is the way from a card to a network interface, which is named as the
+// matrix names it (NIC0, mlx5_0).
+type NICLink struct {
+	Index int    `json:"index"`
+	NIC   string `json:"nic"`
+	Type  string `json:"type"`
 }

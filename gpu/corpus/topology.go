@@ -53,7 +53,7 @@ func (f File) topology(p *problems, got gpu.Parsed) {
 	}
 }
 
-// matrix is a topology by label.
+// matrix is a topology by label: GPU0, NIC0.
 type matrix struct {
 	links map[[2]string]string
 	numa  map[string]gpu.Affinity
@@ -63,13 +63,20 @@ type matrix struct {
 func newMatrix(t gpu.Topology) matrix {
 	m := matrix{map[[2]string]string{}, map[string]gpu.Affinity{}, map[string]bool{}}
 	for _, l := range t.Links {
-		m.links[[2]string{l.A, l.B}], m.links[[2]string{l.B, l.A}] = l.Type, l.Type
+		m.set(label(l.A), label(l.B), l.Type)
 		m.types[l.Type] = true
 	}
+	for _, l := range t.NICs {
+		m.set(label(l.Index), l.NIC, l.Type)
+	}
 	for _, a := range t.NUMA {
-		m.numa[a.Device] = a
+		m.numa[label(a.Index)] = a
 	}
 	return m
+}
+
+func (m matrix) set(a, b, link string) {
+	m.links[[2]string{a, b}], m.links[[2]string{b, a}] = link, link
 }
 
 func (m matrix) pair(p *problems, a, b, want string) {
@@ -95,6 +102,7 @@ func (m matrix) cpus(p *problems, device string, want any) {
 }
 
 // object compares the form with gpus, nics, links, gpu_nic, numa, cpu_affinity.
+// What joins two NICs is not of interest.
 func (m matrix) object(p *problems, topo map[string]any) {
 	gpus, nics := labels(topo["gpus"]), labels(topo["nics"])
 	rows := len(gpus)
@@ -119,9 +127,6 @@ func (m matrix) object(p *problems, topo map[string]any) {
 				m.pair(p, key, nic, fmt.Sprint(want))
 			}
 		}
-	}
-	if want, ok := topo["nic_nic"].(string); ok && len(nics) == 2 {
-		m.pair(p, nics[0], nics[1], want)
 	}
 	each(topo["numa"], func(device string, v any) { m.node(p, device, v) })
 	each(topo["cpu_affinity"], func(device string, v any) { m.cpus(p, device, v) })

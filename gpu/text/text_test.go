@@ -1,0 +1,252 @@
+package text
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestAbsentWordsAreNeverANumber(t *testing.T) {
+	for _, s := range []string{
+		"", " ", "NA", "N/A", "n/a", "-", "--", "ERR!", "[N/A]", "[Not Supported]", "[Unknown Error]",
+		"[GPU requires reset]", "[Insufficient Permissions]", "inf", "NaN",
+	} {
+		if !Absent(s) {
+			t.Errorf("Absent(%q) = false", s)
+		}
+		if v, unit, ok := Number(s); ok {
+			t.Errorf("Number(%q) = %v %q", s, v, unit)
+		}
+	}
+	for _, s := range []string{"0", "-1", "Off", "None", "[", "NAN0", "OK"} {
+		if Absent(s) {
+			t.Errorf("Absent(%q) = true", s)
+		}
+	}
+}
+
+func TestNumberSplitsValueAndUnit(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		want float64
+		unit string
+		ok   bool
+	}{
+		{"28C", 28, "C", true},
+		{" 107 W", 107, "W", true},
+		{"40.0%", 40, "%", true},
+		{"35℃", 35, "℃", true},
+		{"1,024 MiB", 1024, "MiB", true},
+		{"-3", -3, "", true},
+		{"0x1e", 0, "x1e", true}, // a unit no caller accepts
+		{"P0", 0, "", false},
+		{"1e400", 1, "e400", true},
+		{"..", 0, "", false},
+		{"--5", 0, "", false},
+	} {
+		got, unit, ok := Number(c.in)
+		if got != c.want || unit != c.unit || ok != c.ok {
+			t.Errorf("Number(%q) = %v, %q, %v; want %v, %q, %v", c.in, got, unit, ok, c.want, c.unit, c.ok)
+		}
+	}
+}
+
+func TestValuesWithAnotherUnitAreAbsent(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		got  *float64
+		want *float64
+	}{
+		{"a temperature in C", Celsius("40.0c"), new(40.0)},
+		{"a temperature with the degree sign", Celsius("35℃"), new(35.0)},
+		{"a temperature in F", Celsius("104F"), nil},
+		{"a power in watts", Watts("107W"), new(107.0)},
+		{"a power in milliwatts", Watts("116384 mW"), new(116.384)},
+		{"a power in percent", Watts("10%"), nil},
+		{"a percentage", Percent("100 %"), new(100.0)},
+		{"a percentage in MiB", Percent("5MiB"), nil},
+	} {
+		if diff := cmp.Diff(c.want, c.got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for _, c := range []struct {
+		in, unit string
+		want     *int64
+	}{
+		{"2MiB", "", new(int64(2 << 20))},
+		{"2", "MiB", new(int64(2 << 20))},
+		{"2 MB", "", new(int64(2 << 20))},
+		{"15519744 KB", "", new(int64(15519744 << 10))},
+		{"1.5GiB", "", new(int64(3 << 29))},
+		{"96 parsec", "", nil},
+		{"7", "", nil},
+		{"-1", "MiB", nil},
+		{"99999999999999999999", "TiB", nil},
+		{"9223372036854775807", "B", nil},
+	} {
+		if diff := cmp.Diff(c.want, Bytes(c.in, c.unit)); diff != "" {
+			t.Errorf("Bytes(%q, %q) (-want +got):\n%s", c.in, c.unit, diff)
+		}
+	}
+}
+
+func TestBusIDTakesEveryToolsFormToThatOfSysfs(t *testing.T) {
+	for in, want := range map[string]string{
+		"0000:C1:00.0":     "0000:c1:00.0",
+		"00000000:17:00.0": "0000:17:00.0",
+		"0000000F:01:00.0": "000f:01:00.0",
+		"00008ED0:00:00.0": "8ed0:00:00.0",
+		"10000:01:00.0":    "10000:01:00.0",
+		"00:2d:00.0":       "0000:2d:00.0", // Enflame: domain of two digits or none
+		"00:3d:0.0":        "0000:3d:00.0",
+		"3d:00.1":          "0000:3d:00.1",
+		"0000:83:00":       "0000:83:00.0",
+		"NA":               "",
+		"0000:00:00.0":     "",
+		"0000:01:20.0":     "", // device numbers end at 1f
+		"0000:01:00.8":     "",
+		"GPU-0000:01:00.0": "",
+	} {
+		if got := BusID(in); got != want {
+			t.Errorf("BusID(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestLinesAreCleaned(t *testing.T) {
+	got := Lines([]byte("\x1b[4mGPU0\x1b[0m\tx\r\n\n a\x00b \xff\n"))
+	if diff := cmp.Diff([]string{"GPU0\tx", "", " ab \uFFFD"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestCells(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		want []string
+	}{
+		{"|   0  C500 | 0000:37:00.0 |", []string{"0  C500", "0000:37:00.0"}},
+		{"│ a ┃ b ║", []string{"a", "b"}},
+		{"| a || b |", []string{"a", "", "b"}},
+		{"+------+-----+", nil},
+		{"|======+=====|", nil},
+		{"no table", nil},
+		{"| cut in the mid", []string{"cut in the mid"}},
+		{"|", []string{""}},
+	} {
+		if diff := cmp.Diff(c.want, Cells(c.in)); diff != "" {
+			t.Errorf("Cells(%q) (-want +got):\n%s", c.in, diff)
+		}
+	}
+}
+
+func TestPair(t *testing.T) {
+	for _, c := range []struct {
+		in, a, b string
+		ok       bool
+	}{
+		{"60156/ 65536", "60156", "65536", true},
+		{"957   / 10810", "957", "10810", true},
+		{"N/A / 350W", "N/A", "350W", true},
+		{"N/A / N/A", "N/A", "N/A", true},
+		{"N/A /  N/A", "N/A", "N/A", true},
+		{"N/A", "", "", false},
+		{"1/2/3", "", "", false},
+		{"/", "", "", true},
+	} {
+		a, b, ok := Pair(c.in)
+		if a != c.a || b != c.b || ok != c.ok {
+			t.Errorf("Pair(%q) = %q, %q, %v; want %q, %q, %v", c.in, a, b, ok, c.a, c.b, c.ok)
+		}
+	}
+}
+
+func TestKeyValueKeepsColonsOfValues(t *testing.T) {
+	for _, c := range []struct {
+		in, key, value string
+		ok             bool
+	}{
+		{"\tPower Draw : 153.59W", "Power Draw", "153.59W", true},
+		{"Bus Id: 0000:09:00.0", "Bus Id", "0000:09:00.0", true},
+		{"Processes:", "Processes", "", true},
+		{"0000:09:00.0", "", "", false},
+		{": x", "", "x", false},
+	} {
+		key, value, ok := KeyValue(c.in)
+		if ok != c.ok || ok && (key != c.key || value != c.value) {
+			t.Errorf("KeyValue(%q) = %q, %q, %v", c.in, key, value, ok)
+		}
+	}
+}
+
+func TestJSONIsCutOutOfBanners(t *testing.T) {
+	if got := string(JSON([]byte("mx-smi  version: 2.2\n{\"a\": {}}\nEnd of Log\n"))); got != `{"a": {}}` {
+		t.Errorf("got %q", got)
+	}
+	for _, s := range []string{"", "no", "}{"} {
+		if got := JSON([]byte(s)); got != nil {
+			t.Errorf("JSON(%q) = %q", s, got)
+		}
+	}
+}
+
+func TestToolArgsFindsTheToolInWhatPeopleType(t *testing.T) {
+	for _, c := range []struct {
+		line string
+		want []string
+		ok   bool
+	}{
+		{"ixsmi", []string{}, true},
+		{"npu-smi info (in a container)", []string{"info"}, true},
+		{"sudo /usr/local/bin/ixsmi -q -x", []string{"-q", "-x"}, true},
+		{"docker run --rm --env A=all ubuntu:22.04 ixsmi -L", []string{"-L"}, true},
+		{"timeout 2 ixsmi dmon", []string{"dmon"}, true},
+		{`echo "get_server_list" | ixsmi -a | grep x`, []string{"-a"}, true},
+		{"ixsmi; ixsmi -q", []string{}, true},
+		{`C:\Windows\ixsmi.exe -q`, []string{"-q"}, true},
+		{"lspci", nil, false},
+		{"ixsmi --display='MEMORY, POWER'", []string{"--display=MEMORY, POWER"}, true},
+	} {
+		got, ok := ToolArgs(SplitCommand(c.line), "ixsmi", "npu-smi")
+		if ok != c.ok {
+			t.Errorf("%s: found %v", c.line, ok)
+		}
+		if c.ok && ok {
+			if diff := cmp.Diff(c.want, append([]string{}, got...)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.line, diff)
+			}
+		}
+	}
+}
+
+func FuzzText(f *testing.F) {
+	for _, s := range []string{
+		"| 0 / MLU370-X8 | 0000:13:00.0 |", "N/A / 350W", "\x1b[4mGPU0\x1b[0m", "Power Draw : 153.59W",
+		"echo 'a b' | tool (x)", "{\"a\":1}", "28℃", "00000000:17:00.0", "1e309", "9223372036854775807 TiB",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, line := range Lines([]byte(s)) {
+			for _, cell := range Cells(line) {
+				Pair(cell)
+				KeyValue(cell)
+			}
+		}
+		JSON([]byte(s))
+		ToolArgs(SplitCommand(s), "tool")
+		if id := BusID(s); id != BusID(id) {
+			t.Errorf("BusID(%q) = %q, which becomes %q", s, id, BusID(id))
+		}
+		if b := Bytes(s, "TiB"); b != nil && *b < 0 {
+			t.Errorf("Bytes(%q) = %d", s, *b)
+		}
+		if n, _, ok := Number(s); ok && n != n {
+			t.Errorf("Number(%q) is not a number", s)
+		}
+	})
+}
