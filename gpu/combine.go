@@ -72,10 +72,8 @@ func (r *Report) addFailure(f Failure) {
 			break
 		}
 	}
-	for _, have := range r.Failures {
-		if have.Code == f.Code && have.UUID == f.UUID && have.BusID == f.BusID && equal(have.Index, f.Index) {
-			return
-		}
+	if r.hasFailure(f) {
+		return
 	}
 	r.Failures = append(r.Failures, f)
 }

@@ -48,12 +48,17 @@ type Detector interface {
 // Report is what one round of one vendor gave.
 type Report struct {
 	Vendor         Vendor          `json:"vendor"`
-	At             time.Time       `json:"at"` // when the round ended; set by the Collector
 	DriverVersion  string          `json:"driver_version,omitempty"`
 	Devices        []Device        `json:"gpus,omitempty"`
 	Stats          []Stats         `json:"gpu_stats,omitempty"`
 	Failures       []Failure       `json:"gpu_collect_failures,omitempty"`
 	CollectorError *CollectorError `json:"gpu_collector_error,omitempty"`
 	Topology       *Topology       `json:"gpu_topology,omitempty"`
-	Capabilities   []Capability    `json:"gpu_capabilities,omitempty"`
+	// Capabilities hold for the round in which they were confirmed: they are not
+	// carried over from an Inventory to later Collects.
+	Capabilities []Capability `json:"gpu_capabilities,omitempty"`
+
+	// Set by the Registry.
+	At     time.Time `json:"at"` // when the round ended
+	Absent bool      `json:"-"`  // the vendor's tool is not installed
 }

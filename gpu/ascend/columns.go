@@ -1,0 +1,71 @@
+package ascend
+
+import (
+	"regexp"
+	"strings"
+)
+
+var (
+	slash  = regexp.MustCompile(`\s*/\s*`)
+	blanks = regexp.MustCompile(`\s{2,}`)
+)
+
+// label is a column's name in lower case and the unit in its parentheses.
+type label struct{ name, unit string }
+
+// labels splits a heading such as "NPU Util(%) Memory-Usage(MB)  HBM-Usage(MB)"
+// into its columns: a unit in parentheses, or two blanks, end one.
+func labels(heading string) []label {
+	var out []label
+	for _, part := range strings.SplitAfter(heading, ")") {
+		for _, s := range blanks.Split(strings.TrimSpace(part), -1) {
+			if s == "" {
+				continue
+			}
+			name, unit, _ := strings.Cut(strings.ToLower(s), "(")
+			out = append(out, label{strings.TrimSpace(name), strings.TrimSuffix(unit, ")")})
+		}
+	}
+	return out
+}
+
+// words splits the values of a row; "60156/ 65536" is one.
+func words(s string) []string { return strings.Fields(slash.ReplaceAllString(s, "/")) }
+
+// value is one cell with the unit of its column.
+type value struct{ word, unit string }
+
+// assign gives each column its word. Where a value is missing, so that words
+// and columns do not come out even, those of one kind ("used/total" or a plain
+// value) are still assigned if they do; the others stay absent.
+func assign(columns []label, words []string) map[string]value {
+	values := map[string]value{}
+	give := func(c []label, w []string) {
+		if len(c) != len(w) {
+			return
+		}
+		for i := range c {
+			values[c[i].name] = value{w[i], c[i].unit}
+		}
+	}
+	if len(columns) == len(words) {
+		give(columns, words)
+		return values
+	}
+	for _, pairs := range []bool{true, false} {
+		var c []label
+		var w []string
+		for _, column := range columns {
+			if strings.Contains(column.name, "usage") == pairs {
+				c = append(c, column)
+			}
+		}
+		for _, word := range words {
+			if strings.Contains(word, "/") == pairs {
+				w = append(w, word)
+			}
+		}
+		give(c, w)
+	}
+	return values
+}

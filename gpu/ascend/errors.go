@@ -1,0 +1,88 @@
+package ascend
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/heteroflow/node-agent/gpu"
+)
+
+// Codes of collector errors and of failures that this package gives.
+const (
+	CodeOccupied    = "device_occupied"   // dcmi -8020: another container holds the device
+	CodeInit        = "dcmi_init_failed"  // the driver is not reachable from here
+	CodeLibrary     = "library_missing"   // npu-smi does not find the driver's libraries
+	CodeCardQuery   = "card_query_failed" // one card made npu-smi give up
+	CodeUnsupported = "not_supported"     // the command, here or on this card
+	CodeCommand     = "command_failed"    // "npu-smi set" said no
+	CodeNoReading   = "no_reading"        // printed as healthy, but nothing was read
+	CodeIncomplete  = "incomplete_row"    // half of a chip's two lines is missing
+	CodeDuplicate   = "duplicate_device"  // one die listed twice
+	CodeFaultEvent  = "fault_event"       // the card has a standing fault event
+	codeHealth      = "health_"           // + the tool's word in lower case
+)
+
+// unreachable explains -8005, whose text says nothing. Causes: vllm-ascend
+// issue 2698 and the driver's own documentation.
+const unreachable = " (the driver is not reachable from here: not root, no /dev/davinci_manager " +
+	"in this container, or a driver upgraded without a reboot)"
+
+// toolErrors are the words of npu-smi that mean that the command as a whole failed.
+var toolErrors = []struct {
+	words      *regexp.Regexp
+	code, hint string
+}{
+	// "model" is the tool's own spelling of "module" in this one.
+	{regexp.MustCompile(`dcmi mod\w* initializ\w* failed.*ret is -8020`), CodeOccupied, ""},
+	{regexp.MustCompile(`dcmi mod\w* initializ\w* failed`), CodeInit, unreachable},
+	{regexp.MustCompile(`error while loading shared libraries`), CodeLibrary, ""},
+	{regexp.MustCompile(`(?i)^\s*failed to (get|query) `), CodeCardQuery, ""},
+	{regexp.MustCompile(`cannot be executed on a|does not support|not supported|not support\b`), CodeUnsupported, ""},
+	{regexp.MustCompile(`(?i)\bvnpu\b.*\bfailed`), CodeCommand, ""},
+	{regexp.MustCompile(`DrvMngGetConsoleLogLevel failed`), CodeInit, unreachable},
+}
+
+// parseError reads an output that holds nothing but errors.
+func parseError(lines []string, _ scope) (gpu.Parsed, bool) {
+	for _, e := range toolErrors {
+		var said []string
+		for _, line := range lines {
+			if e.words.MatchString(line) {
+				said = append(said, strings.TrimSpace(line))
+			}
+		}
+		if len(said) > 0 {
+			return gpu.Parsed{CollectorError: &gpu.CollectorError{
+				Code: e.code, Message: strings.Join(said, "; ") + e.hint,
+			}}, true
+		}
+	}
+	return gpu.Parsed{}, false
+}
+
+// parseEmpty reads the answer of a node without cards, which is no error.
+func parseEmpty(lines []string, _ scope) (gpu.Parsed, bool) {
+	for _, line := range lines {
+		if strings.Contains(line, "There is no NPU card") {
+			return gpu.Parsed{}, true
+		}
+	}
+	return gpu.Parsed{}, false
+}
+
+// parseResult reads what "npu-smi set" answers: Status and Message.
+func parseResult(lines []string, _ scope) (gpu.Parsed, bool) {
+	values := map[string]string{}
+	for _, e := range entries(lines) {
+		values[e.key] = e.value
+	}
+	status, ok := values["status"]
+	message, both := values["message"]
+	if !ok || !both {
+		return gpu.Parsed{}, false
+	}
+	if strings.EqualFold(status, "OK") {
+		return gpu.Parsed{}, true
+	}
+	return gpu.Parsed{CollectorError: &gpu.CollectorError{Code: CodeCommand, Message: message}}, true
+}

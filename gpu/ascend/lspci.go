@@ -1,0 +1,28 @@
+package ascend
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/text"
+)
+
+// accelerator is lspci's line of an Ascend card, with or without -nn and -D. The
+// class tells it from Huawei's network cards and management VGA.
+var accelerator = regexp.MustCompile(
+	`^((?:[0-9a-fA-F]{4,}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.0) Processing accelerators(?: \[1200\])?: Huawei`)
+
+// parseLspci reads the cards out of lspci's list, which people add to a report
+// to show what the bus holds when npu-smi shows less.
+func parseLspci(lines []string, _ scope) (gpu.Parsed, bool) {
+	var p gpu.Parsed
+	for _, line := range lines {
+		if m := accelerator.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
+			d := device(len(p.GPUs))
+			d.BusID = text.BusID(m[1])
+			p.GPUs = append(p.GPUs, d)
+		}
+	}
+	return p, len(p.GPUs) > 0
+}
