@@ -40,9 +40,9 @@ func listen(t *testing.T, answer string) string {
 			}
 			running.Go(func() {
 				defer conn.Close()
-				conn.Read(make([]byte, 1))   //nolint:errcheck // a server answers what it was asked
-				io.WriteString(conn, answer) //nolint:errcheck // the other side may be gone, which it notices itself
-				io.Copy(io.Discard, conn)    //nolint:errcheck // ends with the connection
+				_, _ = conn.Read(make([]byte, 1))   // a server answers what it was asked
+				_, _ = io.WriteString(conn, answer) // the other side may be gone, which it notices itself
+				_, _ = io.Copy(io.Discard, conn)    // ends with the connection
 			})
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -146,11 +147,9 @@ func rootFiles(program []byte) []file {
 
 func (f Filler) file() file {
 	var seed [32]byte
-	for i := range 8 {
-		seed[i] = byte(f.Seed >> (8 * i))
-	}
+	binary.LittleEndian.PutUint64(seed[:], f.Seed)
 	data := make([]byte, f.Bytes)
-	rand.NewChaCha8(seed).Read(data) // documented never to fail
+	_, _ = rand.NewChaCha8(seed).Read(data) // documented never to fail
 	return file{fmt.Sprintf("filler-%d", f.Seed), 0o644, data}
 }
 

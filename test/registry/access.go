@@ -97,7 +97,7 @@ func (a *access) serveToken(w http.ResponseWriter, req *http.Request) {
 	a.mu.Unlock()
 	body := fmt.Sprintf(`{"token":%q,"expires_in":300}`, token)
 	w.Header().Set("Content-Type", "application/json")
-	w.Write([]byte(body)) //nolint:errcheck // a client that went away is not our concern
+	_, _ = w.Write([]byte(body)) // a client that went away is not our concern
 }
 
 // expire makes every token handed out so far worthless.
@@ -120,5 +120,5 @@ func writeError(w http.ResponseWriter, status int, code, message string) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	w.Write(body) //nolint:errcheck // a client that went away is not our concern
+	_, _ = w.Write(body) // a client that went away is not our concern
 }

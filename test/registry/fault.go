@@ -58,7 +58,7 @@ func (r *Registry) Throttle(match Match, n int, retryAfter time.Duration) {
 func (r *Registry) AnswerHTML(match Match, n int) {
 	r.add(fault{match: match, front: true, wrap: firstRequests(n, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		io.WriteString(w, "<!doctype html><title>Sign in</title><p>Please sign in.\n") //nolint:errcheck // a client that went away is not our concern
+		_, _ = io.WriteString(w, "<!doctype html><title>Sign in</title><p>Please sign in.\n") // a client that went away is not our concern
 	})})
 }
 

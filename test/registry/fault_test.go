@@ -20,7 +20,7 @@ func TestSlowTakesTheTimeItsRateAsksFor(t *testing.T) {
 		}))
 		start := time.Now()
 		answer := httptest.NewRecorder()
-		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/v2/", nil))
+		handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v2/", nil))
 		if took := time.Since(start); took != 5*time.Second {
 			t.Errorf("took %s, want 5s", took)
 		}
@@ -39,7 +39,7 @@ func TestScopeNamesTheRepository(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
-			if got := scope(httptest.NewRequest(tt.method, tt.path, nil)); got != tt.want {
+			if got := scope(httptest.NewRequestWithContext(t.Context(), tt.method, tt.path, nil)); got != tt.want {
 				t.Errorf("scope %q, want %q", got, tt.want)
 			}
 		})

@@ -165,7 +165,7 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	front, back := r.matching(req)
 	r.mu.Unlock()
-	var handler http.Handler = r.images
+	handler := r.images
 	for _, f := range back {
 		handler = f.wrap(handler)
 	}

@@ -47,7 +47,7 @@ func deviceNodes(root string) ([]report.Node, error) {
 			return nil
 		case err != nil:
 			nodes = append(nodes, report.Node{Path: report.Text(path), Error: err.Error()})
-			return nil
+			return nil //nolint:nilerr // the node tells it
 		case entry.Type()&fs.ModeDevice == 0:
 			return nil
 		}

@@ -51,10 +51,10 @@ func forkAndReap(most int) (started int, refused syscall.Errno) {
 		children = append(children, pid)
 	}
 	for _, pid := range children {
-		syscall.RawSyscall(syscall.SYS_KILL, pid, uintptr(syscall.SIGKILL), 0)
+		_, _, _ = syscall.RawSyscall(syscall.SYS_KILL, pid, uintptr(syscall.SIGKILL), 0)
 	}
 	for _, pid := range children {
-		syscall.RawSyscall6(syscall.SYS_WAIT4, pid, 0, 0, 0, 0, 0)
+		_, _, _ = syscall.RawSyscall6(syscall.SYS_WAIT4, pid, 0, 0, 0, 0, 0)
 	}
 	return len(children), refused
 }
@@ -69,8 +69,8 @@ func forkIdle() (pid uintptr, errno syscall.Errno) {
 	if errno != 0 || pid != 0 {
 		return pid, errno
 	}
-	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0)
+	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0)
 	for {
-		syscall.RawSyscall6(syscall.SYS_PPOLL, 0, 0, 0, 0, 0, 0) // no descriptors, no timeout: waits
+		_, _, _ = syscall.RawSyscall6(syscall.SYS_PPOLL, 0, 0, 0, 0, 0, 0) // no descriptors, no timeout: waits
 	}
 }

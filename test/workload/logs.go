@@ -45,7 +45,7 @@ func spamLogs(ctx context.Context, s streams, args []string) (int, error) {
 		return exitError, fmt.Errorf("write log: %w", err)
 	}
 	if ctx.Err() != nil {
-		return exitTerminated, nil
+		return exitTerminated, nil //nolint:nilerr // a stop is not an error
 	}
 	return exitOK, nil
 }
@@ -54,10 +54,7 @@ func (o logOptions) write(ctx context.Context, w io.Writer) (err error) {
 	buffered := bufio.NewWriterSize(w, 64<<10)
 	defer func() { err = errors.Join(err, buffered.Flush()) }()
 	var written int64
-	for n := 1; ctx.Err() == nil; n++ {
-		if o.lines > 0 && n > o.lines || o.bytes > 0 && written >= o.bytes {
-			return nil
-		}
+	for n := 1; ctx.Err() == nil && !o.reached(n-1, written); n++ {
 		count, err := buffered.Write(o.line(n))
 		written += int64(count)
 		if err != nil {
@@ -75,6 +72,11 @@ func (o logOptions) write(ctx context.Context, w io.Writer) (err error) {
 		}
 	}
 	return nil
+}
+
+// reached tells whether so many lines or bytes are enough.
+func (o logOptions) reached(lines int, bytes int64) bool {
+	return o.lines > 0 && lines >= o.lines || o.bytes > 0 && bytes >= o.bytes
 }
 
 // line is the nth line, from 1: its number, filled up to the width.

@@ -71,7 +71,7 @@ func outliveEater(ctx context.Context, s streams, size, rate, status int) (int, 
 	child.Stdout, child.Stderr = s.out, s.err
 	err := child.Run()
 	if ctx.Err() != nil {
-		return exitTerminated, nil
+		return exitTerminated, nil //nolint:nilerr // a stop is not an error
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		wait, ok := exit.Sys().(syscall.WaitStatus)

@@ -112,5 +112,5 @@ func (s *server) models(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Write(body) //nolint:errcheck // a client that went away is not our concern
+	_, _ = w.Write(body) // a client that went away is not our concern
 }

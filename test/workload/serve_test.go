@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-func healthOf(s *server, method, path string) int {
+func healthOf(t *testing.T, s *server, method, path string) int {
+	t.Helper()
 	answer := httptest.NewRecorder()
-	s.handler().ServeHTTP(answer, httptest.NewRequest(method, path, nil))
+	s.handler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), method, path, nil))
 	return answer.Code
 }
 
@@ -19,16 +20,16 @@ func TestHealthFollowsTimeAndMark(t *testing.T) {
 		s := &server{started: time.Now(), readyAfter: time.Minute, unhealthyAfter: time.Hour}
 		expect := func(when string, want int) {
 			t.Helper()
-			if got := healthOf(s, http.MethodGet, "/health"); got != want {
+			if got := healthOf(t, s, http.MethodGet, "/health"); got != want {
 				t.Errorf("%s: status %d, want %d", when, got, want)
 			}
 		}
 		expect("before it is ready", http.StatusServiceUnavailable)
 		time.Sleep(time.Minute)
 		expect("once it is ready", http.StatusOK)
-		healthOf(s, http.MethodPost, "/admin/unhealthy")
+		healthOf(t, s, http.MethodPost, "/admin/unhealthy")
 		expect("marked unhealthy", http.StatusServiceUnavailable)
-		healthOf(s, http.MethodPost, "/admin/healthy")
+		healthOf(t, s, http.MethodPost, "/admin/healthy")
 		expect("marked healthy again", http.StatusOK)
 		time.Sleep(time.Hour)
 		expect("after its time", http.StatusServiceUnavailable)
@@ -38,7 +39,7 @@ func TestHealthFollowsTimeAndMark(t *testing.T) {
 func TestModelsHasTheOpenAIShape(t *testing.T) {
 	s := &server{model: "m\"1", started: time.Unix(7, 0)}
 	answer := httptest.NewRecorder()
-	s.handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/v1/models", nil))
+	s.handler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/models", nil))
 	want := `{"object":"list","data":[{"id":"m\"1","object":"model","created":7,"owned_by":"heteroflow"}]}`
 	if got := answer.Body.String(); got != want {
 		t.Errorf("body = %s, want %s", got, want)
@@ -46,7 +47,7 @@ func TestModelsHasTheOpenAIShape(t *testing.T) {
 }
 
 func TestAdminNeedsPost(t *testing.T) {
-	if got := healthOf(&server{}, http.MethodGet, "/admin/unhealthy"); got != http.StatusMethodNotAllowed {
+	if got := healthOf(t, &server{}, http.MethodGet, "/admin/unhealthy"); got != http.StatusMethodNotAllowed {
 		t.Errorf("status = %d, want %d", got, http.StatusMethodNotAllowed)
 	}
 }

@@ -6,6 +6,8 @@ package report
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -46,9 +48,9 @@ type Environment []Text
 
 // Get returns the value of the last entry for key, the one most programs see.
 func (e Environment) Get(key string) (string, bool) {
-	for i := len(e) - 1; i >= 0; i-- {
-		if entry := string(e[i]); len(entry) > len(key) && entry[:len(key)] == key && entry[len(key)] == '=' {
-			return entry[len(key)+1:], true
+	for _, text := range slices.Backward(e) {
+		if value, ok := strings.CutPrefix(string(text), key+"="); ok {
+			return value, true
 		}
 	}
 	return "", false
