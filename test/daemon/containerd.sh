@@ -107,7 +107,7 @@ case ${1:-} in
 start) start ;;
 stop) stop_own ;;
 status) report_status "$socket" ;;
-check) report_status "${2:-$system_socket}" ;;
+check) report_state "${2:-$system_socket}" ;;
 *)
 	echo "usage: ${0##*/} start|stop|status|check [SOCKET]" >&2
 	exit 2

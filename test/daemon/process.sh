@@ -182,13 +182,17 @@ stop_own() {
 	say "stopped process $pid"
 }
 
-# report_status SOCKET says what is there and succeeds if it answers.
-report_status() {
+# report_state SOCKET says what is there and succeeds if it answers.
+report_state() {
 	state=$(probe "$1" 2>/dev/null)
-	if pid=$(own_pid); then
-		say "$1: $state; started by this script as process $pid (log: $log)"
-	else
-		say "$1: $state"
-	fi
+	say "$1: $state"
 	[ "$state" = answers ]
+}
+
+# report_status SOCKET does so for our own daemon's socket.
+report_status() {
+	if pid=$(own_pid); then
+		say "process $pid was started by this script (log: $log)"
+	fi
+	report_state "$1"
 }
