@@ -49,14 +49,14 @@ func (r Report) signs() bool {
 // merge joins the reports of all vendors, which are in the order of the chain.
 func (r *Registry) merge(reports []Report) Snapshot {
 	var s Snapshot
-	real := slices.DeleteFunc(slices.Clone(reports), func(r Report) bool { return r.Vendor == Virtual || !r.signs() })
-	if len(real) == 0 {
-		real = slices.DeleteFunc(slices.Clone(reports), func(r Report) bool { return r.Vendor != Virtual })
+	shown := slices.DeleteFunc(slices.Clone(reports), func(r Report) bool { return r.Vendor == Virtual || !r.signs() })
+	if len(shown) == 0 {
+		shown = slices.DeleteFunc(slices.Clone(reports), func(r Report) bool { return r.Vendor != Virtual })
 	}
-	s.Type = nodeType(real)
-	mixed := len(real) > 1
+	s.Type = nodeType(shown)
+	mixed := len(shown) > 1
 	var errs []string
-	for _, rep := range real {
+	for _, rep := range shown {
 		s.add(rep, mixed)
 		if e := rep.CollectorError; e != nil {
 			errs = append(errs, string(rep.Vendor)+": "+e.Error())

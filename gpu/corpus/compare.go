@@ -53,6 +53,9 @@ func (f File) devices(p *problems, got gpu.Parsed) {
 	for i, want := range f.Expect.Devices {
 		var d problems
 		want.compare(&d, got.GPUs[i], rows[i])
+		if got.GPUs[i].Vendor != f.Vendor || got.GPUs[i].Type != f.Vendor {
+			d.add("vendor %q, type %q", got.GPUs[i].Vendor, got.GPUs[i].Type)
+		}
 		for _, s := range d {
 			p.add("device %d: %s", i, s)
 		}

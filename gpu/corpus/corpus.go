@@ -62,6 +62,7 @@ func Check(t *testing.T, vendor gpu.Vendor, parse gpu.ParseFunc, gaps KnownGaps)
 
 // File is one recorded output.
 type File struct {
+	Vendor  gpu.Vendor
 	Name    string
 	Output  []byte
 	Command string
@@ -86,7 +87,7 @@ func Load(t *testing.T, vendor gpu.Vendor) []File {
 	}
 	files := make([]File, 0, len(paths))
 	for _, path := range paths {
-		f, err := load(path)
+		f, err := load(vendor, path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,8 +96,8 @@ func Load(t *testing.T, vendor gpu.Vendor) []File {
 	return files
 }
 
-func load(path string) (File, error) {
-	raw, err := os.ReadFile(path)
+func load(vendor gpu.Vendor, path string) (File, error) {
+	raw, err := os.ReadFile(path) //nolint:gosec // a file found below the recordings' root
 	if err != nil {
 		return File{}, err
 	}
@@ -114,6 +115,7 @@ func load(path string) (File, error) {
 		return File{}, err
 	}
 	return File{
+		Vendor: vendor,
 		Name:   strings.TrimSuffix(filepath.Base(path), ".yaml"),
 		Output: out, Command: doc.Command, Exit: doc.Exit, Expect: doc.Expect,
 	}, nil

@@ -13,7 +13,7 @@ import (
 func Copy(cards []Card, dir string) error {
 	for _, c := range cards {
 		at := filepath.Join(dir, devicesDir, c.BusID)
-		if err := os.MkdirAll(at, 0o755); err != nil {
+		if err := os.MkdirAll(at, 0o750); err != nil {
 			return fmt.Errorf("write PCI facts: %w", err)
 		}
 		files := map[string]string{
@@ -32,7 +32,7 @@ func Copy(cards []Card, dir string) error {
 		}
 		var err error
 		for name, content := range files {
-			err = errors.Join(err, os.WriteFile(filepath.Join(at, name), []byte(content+"\n"), 0o644))
+			err = errors.Join(err, os.WriteFile(filepath.Join(at, name), []byte(content+"\n"), 0o600))
 		}
 		if err != nil {
 			return fmt.Errorf("write PCI facts: %w", err)

@@ -70,13 +70,13 @@ func Scan(sysfs string) ([]Card, error) {
 // read reads one function; ok is false when it is no accelerator of ours.
 func read(root *os.Root, name string) (c Card, ok bool) {
 	dir := path.Join(devicesDir, name)
-	vendor, ok1 := hex(root, path.Join(dir, "vendor"))
-	device, ok2 := hex(root, path.Join(dir, "device"))
-	class, ok3 := hex(root, path.Join(dir, "class"))
+	vendor, ok1 := hex[uint16](root, path.Join(dir, "vendor"))
+	device, ok2 := hex[uint16](root, path.Join(dir, "device"))
+	class, ok3 := hex[uint32](root, path.Join(dir, "class"))
 	if !ok1 || !ok2 || !ok3 {
 		return Card{}, false
 	}
-	c = Card{BusID: strings.ToLower(name), VendorID: uint16(vendor), DeviceID: uint16(device), Class: class & 0xffffff}
+	c = Card{BusID: strings.ToLower(name), VendorID: vendor, DeviceID: device, Class: class & 0xffffff}
 	if c.Vendor = identify(c); c.Vendor == "" {
 		return Card{}, false
 	}
@@ -99,9 +99,11 @@ func driver(root *os.Root, dir string) string {
 	return line(root, name)
 }
 
-func hex(root *os.Root, name string) (uint32, bool) {
-	n, err := strconv.ParseUint(strings.TrimPrefix(line(root, name), "0x"), 16, 32)
-	return uint32(n), err == nil
+// hex reads an attribute like "0x10de"; ok is false when it is no number that fits.
+func hex[T uint16 | uint32](root *os.Root, name string) (n T, ok bool) {
+	v, err := strconv.ParseUint(strings.TrimPrefix(line(root, name), "0x"), 16, 32)
+	n = T(v)
+	return n, err == nil && uint64(n) == v
 }
 
 // line reads a one-line attribute; "" when it cannot be read.

@@ -18,16 +18,16 @@ func sysfs(t *testing.T, devices map[string]map[string]string) string {
 			t.Fatal(err)
 		}
 	}
-	must(os.MkdirAll(filepath.Join(root, devicesDir), 0o755))
+	must(os.MkdirAll(filepath.Join(root, devicesDir), 0o750))
 	for bus, files := range devices {
-		real := filepath.Join(root, "devices/pci0000:00", bus)
-		must(os.MkdirAll(real, 0o755))
+		at := filepath.Join(root, "devices/pci0000:00", bus)
+		must(os.MkdirAll(at, 0o750))
 		for name, content := range files {
 			if name == "driver" || name == "physfn" {
-				must(os.Symlink("../../../bus/pci/drivers/"+content, filepath.Join(real, name)))
+				must(os.Symlink("../../../bus/pci/drivers/"+content, filepath.Join(at, name)))
 				continue
 			}
-			must(os.WriteFile(filepath.Join(real, name), []byte(content+"\n"), 0o444))
+			must(os.WriteFile(filepath.Join(at, name), []byte(content+"\n"), 0o400))
 		}
 		must(os.Symlink("../../../devices/pci0000:00/"+bus, filepath.Join(root, devicesDir, bus)))
 	}

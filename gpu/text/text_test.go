@@ -234,7 +234,9 @@ func FuzzText(f *testing.F) {
 		for _, line := range Lines([]byte(s)) {
 			for _, cell := range Cells(line) {
 				Pair(cell)
-				KeyValue(cell)
+				if key, value, ok := KeyValue(cell); ok && len(key)+len(value) >= len(cell) {
+					t.Errorf("KeyValue(%q) = %q, %q: longer than the line", cell, key, value)
+				}
 			}
 		}
 		JSON([]byte(s))

@@ -92,34 +92,23 @@ func (e *Exec) Run(ctx context.Context, cmd Command) (Result, error) {
 	if h := e.hungCopy(path); h != nil {
 		return res, h
 	}
-	deadline := cmd.Deadline
-	if deadline <= 0 {
-		deadline = DefaultDeadline
-	}
 	c, err := e.prepare(path, cmd)
 	if err != nil {
 		return res, fmt.Errorf("run %s: %w", cmd, err)
 	}
 	begin := time.Now()
 	go e.run(path, c)
-	cause := e.await(ctx, path, c, deadline, begin)
+	err = e.await(ctx, path, cmd, c, begin)
 	c.stdout.finish(drainGrace)
 	c.stderr.finish(drainGrace)
 	res.Stdout, res.Stderr = c.stdout.bytes(), c.stderr.bytes()
 	res.Truncated = c.stdout.cut || c.stderr.cut
 	res.Duration = time.Since(begin)
-	switch cause := cause.(type) {
-	case nil:
-		res.ExitCode = exitCode(c.cmd.ProcessState)
-		return res, nil
-	case *TimeoutError:
-		cause.Argv = res.Argv
-		return res, cause
-	case *HungError:
-		return res, cause
-	default:
-		return res, fmt.Errorf("run %s: %w", cmd, cause)
+	if err != nil {
+		return res, err
 	}
+	res.ExitCode = exitCode(c.cmd.ProcessState)
+	return res, nil
 }
 
 // prepare makes the child and its pipes.
@@ -137,7 +126,7 @@ func (e *Exec) prepare(path string, cmd Command) (*child, error) {
 		stdout.abort()
 		return nil, err
 	}
-	c := exec.Command(path, cmd.Args...) //nolint:noctx // a context would wait for a child that cannot die
+	c := exec.Command(path, cmd.Args...) //nolint:noctx,gosec // a context would wait for a child that cannot die; running named programs is this package's job
 	c.Env = append(append([]string{}, e.env...), cmd.Env...)
 	c.Dir = "/"
 	c.Stdout, c.Stderr = stdout.w, stderr.w
@@ -193,8 +182,12 @@ func awaitExit(pid int) {
 }
 
 // await waits for the child's end, and past the deadline sees to it. It returns
-// nil when the child ended by itself.
-func (e *Exec) await(ctx context.Context, path string, c *child, deadline time.Duration, begin time.Time) error {
+// nil when the child ended by itself, else what Run returns.
+func (e *Exec) await(ctx context.Context, path string, cmd Command, c *child, begin time.Time) error {
+	deadline := cmd.Deadline
+	if deadline <= 0 {
+		deadline = DefaultDeadline
+	}
 	timer := time.NewTimer(deadline)
 	defer timer.Stop()
 	var cause error
@@ -203,20 +196,22 @@ func (e *Exec) await(ctx context.Context, path string, c *child, deadline time.D
 		select {
 		case err := <-started:
 			if err != nil {
-				return err
+				return fmt.Errorf("run %s: %w", cmd, err)
 			}
 			pid, started = c.cmd.Process.Pid, nil
 		case <-c.exited:
 			select {
 			case err := <-started:
-				return err
+				if err != nil {
+					return fmt.Errorf("run %s: %w", cmd, err)
+				}
 			default: // it had been taken from the channel
-				return nil
 			}
+			return nil
 		case <-ctx.Done():
-			cause = context.Cause(ctx)
+			cause = fmt.Errorf("run %s: %w", cmd, context.Cause(ctx))
 		case <-timer.C:
-			cause = &TimeoutError{Deadline: deadline}
+			cause = &TimeoutError{Argv: cmd.Argv(), Deadline: deadline}
 		}
 	}
 	for _, step := range []struct {

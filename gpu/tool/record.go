@@ -66,7 +66,7 @@ func (r *Recorder) Mask(words ...string) {
 func (r *Recorder) Write(dir string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("write recording: %w", err)
 	}
 	r.learn()
@@ -116,7 +116,7 @@ func (r *Recorder) writeOutput(dir, name string, out []byte) (string, error) {
 
 // writeNew writes a file that must not exist: a capture never overwrites.
 func writeNew(path string, content []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("write recording: %w", err)
 	}
