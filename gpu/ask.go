@@ -77,9 +77,9 @@ func firstLine(out []byte) string {
 
 // Survey asks with required, then with each of the optional commands, and makes
 // one Report of the answers. What the required command does not answer is the
-// vendor's error; an optional command that fails, or does not exist in this
-// version of the tool, only leaves its fields absent. A hung optional command is
-// an error all the same: the driver is stuck.
+// vendor's error; an optional command that fails, does not exist in this version
+// of the tool, or comes too late only leaves its fields absent. A hung optional
+// command is an error all the same: the driver is stuck.
 func Survey(
 	ctx context.Context, v Vendor, r tool.Runner, parse ParseFunc,
 	required tool.Command, optional ...tool.Command,
@@ -91,8 +91,8 @@ func Survey(
 	parts := []Parsed{first}
 	for _, cmd := range optional {
 		p, err := Ask(ctx, r, parse, cmd)
-		if _, hung := errors.AsType[*tool.HungError](err); hung || ctx.Err() != nil {
-			return Combine(v, parts...), err
+		if hung, ok := errors.AsType[*tool.HungError](err); ok {
+			return Combine(v, parts...), hung
 		}
 		if err == nil && p.CollectorError == nil {
 			parts = append(parts, p)

@@ -109,6 +109,27 @@ func TestSurveyNeedsOnlyTheRequiredCommand(t *testing.T) {
 	}
 }
 
+func TestAnOptionalCommandThatComesTooLateTakesNothingAway(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	run := cancelAfter{tool.NewReplay(printed(0, twoCards, "list"), printed(0, "temp 0 40", "temps")), cancel}
+	rep, err := lineTool{run}.Inventory(ctx)
+	if err != nil || len(rep.Devices) != 2 || len(rep.Stats) != 0 {
+		t.Errorf("got %+v, %v", rep, err)
+	}
+}
+
+// cancelAfter ends the context after the first command.
+type cancelAfter struct {
+	tool.Runner
+
+	cancel context.CancelFunc
+}
+
+func (c cancelAfter) Run(ctx context.Context, cmd tool.Command) (tool.Result, error) {
+	defer c.cancel()
+	return c.Runner.Run(ctx, cmd)
+}
+
 func TestCombineJoinsTheSameCardOfSeveralOutputs(t *testing.T) {
 	got := Combine(Ascend,
 		Parsed{

@@ -318,12 +318,12 @@ func TestBelowAHostRootToolsAreFoundAndRunAsTheHostSeesThem(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, version := range []string{"corex-4.3.0", "corex-4.4.0"} {
+	for _, version := range []string{"corex-4.9.0", "corex-4.10.0", "corex-4.3.0"} {
 		program(t, root, "/usr/local/"+version+"/bin/ixsmi")
 	}
 	e := NewExec(root + "/")
 	for name, want := range map[string]string{
-		"nvidia-smi": "/usr/bin/nvidia-smi", "ixsmi": "/usr/local/corex-4.4.0/bin/ixsmi", "loop": "", "sh": "",
+		"nvidia-smi": "/usr/bin/nvidia-smi", "ixsmi": "/usr/local/corex-4.10.0/bin/ixsmi", "loop": "", "sh": "",
 	} {
 		if got, err := e.Find(name); got != want || (err == nil) != (want != "") {
 			t.Errorf("Find(%s) = %q, %v; want %q", name, got, err, want)

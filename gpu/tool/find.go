@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -91,6 +92,31 @@ func (e *Exec) executable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
+// compareVersions orders paths with the numbers in them by value: corex-4.9
+// before corex-4.10.
+func compareVersions(a, b string) int {
+	for {
+		i, j := strings.IndexAny(a, digits), strings.IndexAny(b, digits)
+		if i < 0 || j < 0 || a[:i] != b[:j] {
+			return strings.Compare(a, b)
+		}
+		var m, n string
+		m, a = leadingDigits(a[i:])
+		n, b = leadingDigits(b[j:])
+		if c := cmp.Or(cmp.Compare(len(m), len(n)), strings.Compare(m, n)); c != 0 {
+			return c
+		}
+	}
+}
+
+const digits = "0123456789"
+
+// leadingDigits splits a number, without leading zeros, from what follows it.
+func leadingDigits(s string) (number, rest string) {
+	rest = strings.TrimLeft(s, digits)
+	return strings.TrimLeft(s[:len(s)-len(rest)], "0"), rest
+}
+
 // lastMatch returns the highest-named executable that matches, as a path below
 // the host root. Only the last directory's name may be a pattern.
 func (e *Exec) lastMatch(pattern string) string {
@@ -104,6 +130,7 @@ func (e *Exec) lastMatch(pattern string) string {
 	if err != nil { // only for a malformed pattern, and the table has none
 		return ""
 	}
+	slices.SortFunc(matches, compareVersions)
 	for _, m := range slices.Backward(matches) {
 		if p := strings.TrimPrefix(m, e.hostRoot); e.executable(p) {
 			return p
