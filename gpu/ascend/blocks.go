@@ -92,8 +92,29 @@ func readBlocks(all []entry, sc scope) []block {
 // and closes it in "-t usages" and "-t product": it closes when values stand
 // before the first. A block named after the Mcu is about the board and dropped.
 func chips(card []entry, cardID, asked *int) []block {
-	count := "1"
-	var values []entry
+	values, count := withoutCounts(card)
+	first := slices.IndexFunc(values, isMark)
+	if first < 0 {
+		return whole(values, cardID, asked, count)
+	}
+	var out []block
+	var current *block
+	for i, e := range values {
+		if current == nil || first == 0 && current.ends(e) {
+			out = append(out, block{card: cardID, values: map[string]string{}})
+			current = &out[len(out)-1]
+		}
+		current.add(e)
+		if first > 0 && isMark(e) && slices.ContainsFunc(values[i+1:], isMark) {
+			current = nil
+		}
+	}
+	return slices.DeleteFunc(out, func(b block) bool { return b.chip == nil || helperChip(b.values["chip name"]) })
+}
+
+// withoutCounts takes the counts out of the entries; count is that of the chips.
+func withoutCounts(card []entry) (values []entry, count string) {
+	count = "1"
 	for _, e := range card {
 		switch e.key {
 		case "chip count":
@@ -103,23 +124,7 @@ func chips(card []entry, cardID, asked *int) []block {
 			values = append(values, e)
 		}
 	}
-	first := slices.IndexFunc(values, isMark)
-	if first < 0 {
-		return whole(values, cardID, asked, count)
-	}
-	var out []block
-	var current *block
-	for i, e := range values {
-		if mark := isMark(e); current == nil || mark && first == 0 {
-			out = append(out, block{card: cardID, values: map[string]string{}})
-			current = &out[len(out)-1]
-		}
-		current.add(e)
-		if isMark(e) && first > 0 && slices.ContainsFunc(values[i+1:], isMark) {
-			current = nil
-		}
-	}
-	return slices.DeleteFunc(out, func(b block) bool { return b.chip == nil })
+	return values, count
 }
 
 // whole makes one block of a card whose output names no chip: the chip that was
@@ -140,6 +145,12 @@ func whole(values []entry, card, asked *int, count string) []block {
 
 // isMark reports whether e names the chip that a block is about.
 func isMark(e entry) bool { return e.key == "chip id" || e.key == "chip name" && helperChip(e.value) }
+
+// ends reports whether e opens the block after b: a chip's number does, and the
+// name of the Mcu unless it belongs to the number just read.
+func (b *block) ends(e entry) bool {
+	return e.key == "chip id" || isMark(e) && len(b.values) > 1
+}
 
 func (b *block) add(e entry) {
 	switch e.key {

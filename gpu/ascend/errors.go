@@ -60,16 +60,6 @@ func parseError(lines []string, _ scope) (gpu.Parsed, bool) {
 	return gpu.Parsed{}, false
 }
 
-// parseEmpty reads the answer of a node without cards, which is no error.
-func parseEmpty(lines []string, _ scope) (gpu.Parsed, bool) {
-	for _, line := range lines {
-		if strings.Contains(line, "There is no NPU card") {
-			return gpu.Parsed{}, true
-		}
-	}
-	return gpu.Parsed{}, false
-}
-
 // parseResult reads what "npu-smi set" answers: Status and Message.
 func parseResult(lines []string, _ scope) (gpu.Parsed, bool) {
 	values := map[string]string{}

@@ -1,6 +1,7 @@
 package ascend
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,14 +16,13 @@ type mapped struct {
 }
 
 // readMapping reads the columns of -m by their names: 910B has a logic id, 910C
-// also a physical one, 950 a slot and a physical but no logic id. withChips says
-// whether this generation's commands take "-c CHIP" (all but 950). A row without
+// also a physical one, 950 a slot and a physical but no logic id. A row without
 // any device id is another chip of the board: the Mcu, a 3559.
-func readMapping(lines []string) (rows []mapped, withChips, ok bool) {
+func readMapping(lines []string) (rows []mapped, ok bool) {
 	var columns []string
 	for _, line := range lines {
 		if strings.Contains(line, "NPU ID") && strings.Contains(line, "Chip ID") {
-			columns = blanks.Split(strings.TrimSpace(line), -1)
+			columns = mappingColumns(line)
 			continue
 		}
 		fields := strings.Fields(line)
@@ -48,7 +48,22 @@ func readMapping(lines []string) (rows []mapped, withChips, ok bool) {
 			rows = append(rows, m)
 		}
 	}
-	return rows, slices.Contains(columns, "Chip Logic ID"), columns != nil
+	return rows, columns != nil
+}
+
+var (
+	tabs          = regexp.MustCompile(`\t+|\s{2,}`)
+	mappingColumn = regexp.MustCompile(`(?:NPU|Slot|Chip|Chip Logic) ID|Chip Phy-ID|Chip Name`)
+)
+
+// mappingColumns splits the heading of -m, also one whose blanks were lost when
+// it was pasted.
+func mappingColumns(heading string) []string {
+	split, named := tabs.Split(strings.TrimSpace(heading), -1), mappingColumn.FindAllString(heading, -1)
+	if len(split) < len(named) {
+		return named
+	}
+	return split
 }
 
 // helperChip reports whether a chip of that name is no NPU.
@@ -57,17 +72,21 @@ func helperChip(name string) bool {
 }
 
 func parseMapping(lines []string, _ scope) (gpu.Parsed, bool) {
-	rows, _, ok := readMapping(lines)
+	rows, ok := readMapping(lines)
 	if !ok {
 		return gpu.Parsed{}, false
 	}
 	var p gpu.Parsed
 	for i, m := range rows {
-		d := device(i)
-		d.Card, d.Chip, d.Minor, d.Model = m.card, m.chip, m.phy, m.name
-		p.GPUs = append(p.GPUs, d)
+		p.GPUs = append(p.GPUs, m.device(i))
 	}
 	return p, true
+}
+
+func (m mapped) device(i int) gpu.Device {
+	d := device(i)
+	d.Card, d.Chip, d.Minor, d.Model = m.card, m.chip, m.phy, m.name
+	return d
 }
 
 // parseWatch reads "npu-smi info watch", which repeats its rows until it is
@@ -75,13 +94,13 @@ func parseMapping(lines []string, _ scope) (gpu.Parsed, bool) {
 func parseWatch(lines []string, _ scope) (gpu.Parsed, bool) {
 	var columns []label
 	var p gpu.Parsed
-	for i, line := range lines {
+	for _, line := range lines {
 		if strings.Contains(line, "NpuID(Idx)") {
 			columns = labels(line)
 			continue
 		}
 		w := words(line)
-		if columns == nil || len(w) != len(columns) || lastLine(lines, i) && len(w) == 0 {
+		if columns == nil || len(w) != len(columns) {
 			continue
 		}
 		v := assign(columns, w)
@@ -93,6 +112,9 @@ func parseWatch(lines []string, _ scope) (gpu.Parsed, bool) {
 			continue
 		}
 		at := slices.IndexFunc(p.GPUs, func(d gpu.Device) bool { return equal(d.Card, card) && equal(d.Chip, chip) })
+		if at < 0 && len(p.GPUs) == maxDevices {
+			break
+		}
 		if at < 0 {
 			at = len(p.GPUs)
 			d := device(at)

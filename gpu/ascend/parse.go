@@ -9,6 +9,9 @@ import (
 
 const toolName = "npu-smi"
 
+// maxDevices bounds what is read of a table: no host has a quarter of it.
+const maxDevices = 256
+
 // scope is what the arguments say about whom an output is; several forms of
 // npu-smi's output do not repeat it.
 type scope struct{ card, chip *int }
@@ -16,7 +19,7 @@ type scope struct{ card, chip *int }
 // forms are the forms of output, in the order in which they are tried. Each
 // returns false for text that is not of its form.
 var forms = []func([]string, scope) (gpu.Parsed, bool){
-	parseVNPU,
+	parseListing,
 	parseTable,
 	parseTopology,
 	parseMapping,
@@ -24,7 +27,6 @@ var forms = []func([]string, scope) (gpu.Parsed, bool){
 	parseResult,
 	parseBlocks,
 	parseLspci,
-	parseEmpty,
 	parseError,
 }
 

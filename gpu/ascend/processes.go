@@ -56,7 +56,7 @@ func (t *processTable) row(cells []string) {
 // of returns the processes with the index of their device; without such a
 // device in the output it is the card's number.
 func (t *processTable) of(devices []gpu.Device) []gpu.Process {
-	var out []gpu.Process
+	out := make([]gpu.Process, 0, len(t.rows))
 	for _, r := range t.rows {
 		r.process.Index = r.card
 		for _, d := range devices {

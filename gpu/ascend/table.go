@@ -2,8 +2,11 @@ package ascend
 
 import (
 	"cmp"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/text"
@@ -47,8 +50,9 @@ type table struct {
 
 func parseTable(lines []string, _ scope) (gpu.Parsed, bool) {
 	t := table{elided: true}
+	end := lastLine(lines)
 	for i, line := range lines {
-		t.line(line, lastLine(lines, i) && !strings.HasSuffix(strings.TrimSpace(line), "|"))
+		t.line(line, i == end && !closed(line))
 	}
 	if !t.header && len(t.chips) == 0 && len(t.processes.rows) == 0 {
 		return gpu.Parsed{}, false
@@ -56,14 +60,22 @@ func parseTable(lines []string, _ scope) (gpu.Parsed, bool) {
 	return t.parsed(), true
 }
 
-// lastLine reports whether only blank lines follow: there a text may be cut.
-func lastLine(lines []string, i int) bool {
-	for _, line := range lines[i+1:] {
+// lastLine returns the position of the last line that is not blank: there a
+// text may be cut.
+func lastLine(lines []string) int {
+	for i, line := range slices.Backward(lines) {
 		if strings.TrimSpace(line) != "" {
-			return false
+			return i
 		}
 	}
-	return true
+	return -1
+}
+
+// closed reports whether a row ends with a bar, as whole ones do.
+func closed(line string) bool {
+	line = strings.TrimSpace(line)
+	last, _ := utf8.DecodeLastRuneInString(line)
+	return strings.ContainsRune("|│┃║¦", last)
 }
 
 func (t *table) line(line string, cut bool) {
@@ -162,7 +174,8 @@ func (t *table) bottomLine(cells []string, cut bool) bool {
 		return false
 	}
 	numbers, bus := strings.Fields(cells[0]), cells[t.first()-1]
-	if text.BusID(bus) == "" && (!t.open || !text.Absent(bus)) || t.idColumn == (len(numbers) > 0) {
+	isBus := text.BusID(bus) != "" || t.open && noBus(bus)
+	if !isBus || t.idColumn == (len(numbers) > 0) {
 		return false
 	}
 	if !t.open {
@@ -183,16 +196,21 @@ func (t *table) bottomLine(cells []string, cut bool) bool {
 			columns = columns[:2]
 		}
 	}
-	for name, v := range t.values(columns, cells, cut) {
-		c.values[name] = v
-	}
+	maps.Copy(c.values, t.values(columns, cells, cut))
 	return true
 }
+
+// noBus reports whether the cell is what stands for an unknown bus id: a SoC's
+// "NA", or the zeroed one of a chip that was not asked.
+func noBus(cell string) bool { return text.Absent(cell) || cell == "0000:00:00.0" }
 
 func (t *table) parsed() gpu.Parsed {
 	var p gpu.Parsed
 	var kept []*chip
 	for _, c := range t.chips {
+		if len(kept) == maxDevices {
+			break
+		}
 		if repeated(kept, c) {
 			continue
 		}

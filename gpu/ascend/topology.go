@@ -1,18 +1,14 @@
 package ascend
 
 import (
-	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
-	"github.com/heteroflow/node-agent/gpu/text"
 )
 
-var nodeLabel = regexp.MustCompile(`^(NPU|Phy-ID)(\d{1,5})$`)
-
 // matrix is "npu-smi info -t topo". Its labels are card ids (NPU3), on a 910C
-// physical ids (Phy-ID3).
+// physical ids (Phy-ID3), in Topology as if they were indices.
 type matrix struct {
 	physical bool
 	topology gpu.Topology
@@ -26,65 +22,17 @@ func parseTopology(lines []string, _ scope) (gpu.Parsed, bool) {
 	return gpu.Parsed{Topology: &m.topology}, true
 }
 
-// readTopology finds the heading as the line of labels only, which the CPU
-// affinity may follow. "NA" means that the relation is not known: no link.
 func readTopology(lines []string) (matrix, bool) {
-	m := matrix{topology: gpu.Topology{Kind: string(gpu.Ascend)}}
-	var columns []int
-	affinity := false
-	for _, line := range lines {
-		fields := strings.Fields(line)
-		if len(fields) == 0 {
-			continue
-		}
-		row, ok := m.label(fields[0])
-		switch {
-		case !ok:
-		case columns == nil:
-			columns = m.labels(fields)
-			affinity = strings.Contains(line, "CPU Affinity")
-			if len(columns)+2 < len(fields) || !affinity && len(columns) < len(fields) {
-				columns = nil
-			}
-		case len(fields) > len(columns):
-			m.row(row, columns, fields[1:])
-			if i := 1 + len(columns); affinity && i < len(fields) && !text.Absent(fields[i]) {
-				m.topology.NUMA = append(m.topology.NUMA, gpu.Affinity{Index: row, CPUs: fields[i]})
-			}
-		}
+	t := gpu.ParseMatrix(gpu.Ascend, lines)
+	if t == nil {
+		return matrix{}, false
 	}
-	return m, columns != nil
-}
-
-func (m *matrix) row(row int, columns []int, links []string) {
-	for i, column := range columns {
-		if row < column && !text.Absent(links[i]) && links[i] != "X" {
-			m.topology.Links = append(m.topology.Links, gpu.Link{A: row, B: column, Type: links[i]})
-		}
-	}
-}
-
-// labels returns the numbers of the labels that fields begin with.
-func (m *matrix) labels(fields []string) []int {
-	var out []int
-	for _, f := range fields {
-		n, ok := m.label(f)
-		if !ok {
-			break
-		}
-		out = append(out, n)
-	}
-	return out
-}
-
-func (m *matrix) label(s string) (int, bool) {
-	match := nodeLabel.FindStringSubmatch(s)
-	if match == nil {
-		return 0, false
-	}
-	n, err := strconv.Atoi(match[2])
-	m.physical = match[1] == "Phy-ID"
-	return n, err == nil
+	// The tool's legend: "NA = Unknown relationship".
+	t.Links = slices.DeleteFunc(t.Links, func(l gpu.Link) bool { return l.Type == "NA" })
+	physical := slices.ContainsFunc(lines, func(line string) bool {
+		return strings.HasPrefix(strings.TrimSpace(line), "Phy-ID")
+	})
+	return matrix{physical: physical, topology: *t}, true
 }
 
 // byIndex renames the labels to the indices of devices. A label that is no
@@ -96,31 +44,38 @@ func (m matrix) byIndex(devices []gpu.Device) *gpu.Topology {
 		if m.physical {
 			label = d.Minor
 		}
-		if label == nil || d.Index == nil {
-			continue
+		switch {
+		case label == nil || d.Index == nil:
+		case has(index, *label):
+			index[*label] = ambiguous
+		default:
+			index[*label] = *d.Index
 		}
-		if _, twice := index[*label]; twice {
-			index[*label] = -1
-			continue
-		}
-		index[*label] = *d.Index
 	}
-	at := func(label int) int {
-		if i, ok := index[label]; ok {
-			return i
-		}
-		return -1
+	at := func(label int) (int, bool) {
+		i, ok := index[label]
+		return i, ok && i != ambiguous
 	}
 	t := gpu.Topology{Kind: m.topology.Kind}
 	for _, l := range m.topology.Links {
-		if a, b := at(l.A), at(l.B); a >= 0 && b >= 0 {
+		a, okA := at(l.A)
+		if b, okB := at(l.B); okA && okB {
 			t.Links = append(t.Links, gpu.Link{A: min(a, b), B: max(a, b), Type: l.Type})
 		}
 	}
 	for _, n := range m.topology.NUMA {
-		if i := at(n.Index); i >= 0 {
-			t.NUMA = append(t.NUMA, gpu.Affinity{Index: i, CPUs: n.CPUs})
+		if i, ok := at(n.Index); ok {
+			n.Index = i
+			t.NUMA = append(t.NUMA, n)
 		}
 	}
 	return &t
+}
+
+// ambiguous stands for the index of a label that several devices have.
+const ambiguous = -1
+
+func has(m map[int]int, key int) bool {
+	_, ok := m[key]
+	return ok
 }

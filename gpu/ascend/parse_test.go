@@ -1,0 +1,165 @@
+package ascend
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/tool"
+)
+
+func parse(t *testing.T, out string) gpu.Parsed {
+	t.Helper()
+	p, err := Parse([]string{"npu-smi", "info"}, 0, []byte(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestTableToleratesWhatOtherVersionsPrint(t *testing.T) {
+	const header = "| NPU   Name | Health | Power(W) Temp(C) Hugepages-Usage(page) |\n" +
+		"| Chip | Bus-Id | AICore(%) Memory-Usage(MB) HBM-Usage(MB) |\n"
+	const row = "| 0 910B9 | OK | 91.5 41 0 / 0 |\n| 0 | 0000:C3:00.0 | 7 0 / 0 3411 / 65536 |\n"
+	plain := parse(t, header+row)
+	for _, c := range []struct{ name, out string }{
+		{"a column more", "| NPU   Name | Health | Fan(%) Power(W) Temp(C) Hugepages-Usage(page) |\n" +
+			"| Chip | Bus-Id | AICore(%) AIVector(%) Memory-Usage(MB) HBM-Usage(MB) |\n" +
+			"| 0 910B9 | OK | 55 91.5 41 0 / 0 |\n| 0 | 0000:C3:00.0 | 7 3 0 / 0 3411 / 65536 |\n"},
+		{"a line more", header + "| note |\n" + row},
+		{"carriage returns", strings.ReplaceAll(header+row, "\n", "\r\n")},
+		{"box drawing", strings.ReplaceAll(header+row, "|", "│")},
+		{"printed twice in a loop", header + row + header + row},
+		{"glued pairs", header + strings.ReplaceAll(row, " / ", "/")},
+		{"no header", row},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(plain, parse(t, c.out)); diff != "" {
+				t.Errorf("(-plain +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestHalfARowIsAFailureOnlyInTheMiddle(t *testing.T) {
+	full := "| 0 910B9 | OK | 91.5 41 0 / 0 |\n| 0 | 0000:C3:00.0 | 7 0 / 0 3411 / 65536 |\n"
+	for _, c := range []struct {
+		name, out string
+		devices   int
+		failed    []int
+	}{
+		{"the lower line is missing", "| 2 910B9 | OK | 91.5 41 0 / 0 |\n" + full, 2, []int{0}},
+		{"the upper line is missing", full + "| 0 | 0000:C4:00.0 | 7 0 / 0 3411 / 65536 |\n", 2, []int{1}},
+		{"the text begins with a lower line", "| 0 | 0000:C4:00.0 | 7 0 / 0 3411 / 65536 |\n" + full, 2, nil},
+		{"the text ends after an upper line", full + "| 2 910B9 | OK | 91.5 41 0 / 0 |\n", 2, nil},
+		{"rows were left out", "| 2 910B9 | OK | 91.5 41 0 / 0 |\n...\n" + full, 2, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := parse(t, c.out)
+			var failed []int
+			for _, f := range p.Failures {
+				failed = append(failed, *f.Index)
+			}
+			if len(p.GPUs) != c.devices {
+				t.Errorf("%d devices, want %d", len(p.GPUs), c.devices)
+			}
+			if diff := cmp.Diff(c.failed, failed); diff != "" {
+				t.Errorf("failures (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestACutNumberIsNotTakenForAWhole(t *testing.T) {
+	p := parse(t, "| 0 910B9 | OK | 91.5 41 0 / 0 |\n| 0 | 0000:C3:00.0 | 7 0 / 0 3411 / 655")
+	if p.GPUs[0].MemoryTotal != nil {
+		t.Errorf("memory total %d", *p.GPUs[0].MemoryTotal)
+	}
+	if u := p.Stats[0].Utilization; u != nil && *u != 7 {
+		t.Errorf("utilization %v", *u)
+	}
+}
+
+func TestOneDieListedTwiceIsReported(t *testing.T) {
+	p := parse(t, "| NPU Name | Health | Power(W) Temp(C) Hugepages-Usage(page) |\n"+
+		"| Chip Phy-ID | Bus-Id | AICore(%) Memory-Usage(MB) HBM-Usage(MB) |\n"+
+		"| 0 A | OK | 150 32 0 / 0 |\n| 0 4 | 0000:9D:00.0 | 0 0 / 0 3130 / 65536 |\n"+
+		"| 0 A | OK | - 32 0 / 0 |\n| 1 4 | 0000:9D:00.0 | 0 0 / 0 3130 / 65536 |\n")
+	if len(p.GPUs) != 2 || len(p.Failures) != 1 || *p.Failures[0].Index != 1 || p.Failures[0].Code != CodeDuplicate {
+		t.Errorf("%+v", p.Failures)
+	}
+}
+
+func TestAnEmptyNodeIsNoError(t *testing.T) {
+	if p := parse(t, "There is no NPU card on this server.\n"); len(p.GPUs) > 0 || p.CollectorError != nil {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestOtherTextIsNotAForm(t *testing.T) {
+	for _, out := range []string{"", "\n\n", "bash: npu-smi: command not found\n", "{}", "| a | b | c |\n"} {
+		if p, err := Parse([]string{"npu-smi", "info"}, 1, []byte(out)); err == nil {
+			t.Errorf("%q is taken for %+v", out, p)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	seeds, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(seeds) == 0 {
+		f.Fatal("no seeds", err)
+	}
+	for _, s := range seeds {
+		b, err := os.ReadFile(s)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Add([]byte("dcmi module initialize failed. ret is -8005"))
+	f.Add([]byte("3d:00.0 Processing accelerators: Huawei Technologies Co., Ltd. Device d801 (rev 20)"))
+	f.Fuzz(func(t *testing.T, out []byte) {
+		p, err := Parse([]string{"npu-smi", "info"}, 0, out)
+		if err != nil {
+			return
+		}
+		if len(p.Stats) > len(p.GPUs) {
+			t.Errorf("%d rows of measurements for %d devices", len(p.Stats), len(p.GPUs))
+		}
+		for i, d := range p.GPUs {
+			if d.Index == nil || *d.Index != i {
+				t.Errorf("device %d has index %v", i, d.Index)
+			}
+			if d.Card != nil && !strings.Contains(string(out), fmt.Sprint(*d.Card)) {
+				t.Errorf("card %d is not in the text", *d.Card)
+			}
+		}
+		if len(p.GPUs) > strings.Count(string(out), "\n")+1 {
+			t.Errorf("%d devices in %d lines", len(p.GPUs), strings.Count(string(out), "\n")+1)
+		}
+	})
+}
+
+func BenchmarkCollectEightCards(b *testing.B) {
+	var out strings.Builder
+	out.WriteString("| npu-smi 24.1.1  Version: 24.1.1 |\n| NPU   Name | Health | Power(W) Temp(C) Hugepages-Usage(page) |\n" +
+		"| Chip | Bus-Id | AICore(%) Memory-Usage(MB) HBM-Usage(MB) |\n+---+---+---+\n")
+	for i := range 8 {
+		fmt.Fprintf(&out, "| %d     910B9               | OK            | 91.5        41                0    / 0             |\n"+
+			"| 0                         | 0000:C%d:00.0  | 0           0    / 0          60411/ 65536         |\n"+
+			"+===========================+===============+====================================================+\n", i, i)
+	}
+	d := New(tool.NewReplay(said("npu-smi info", 0, out.String())), "")
+	b.ReportAllocs()
+	for b.Loop() {
+		rep, err := d.Collect(b.Context())
+		if err != nil || len(rep.Devices) != 8 {
+			b.Fatal(len(rep.Devices), err)
+		}
+	}
+}
