@@ -1,0 +1,146 @@
+package runtimetest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/heteroflow/node-agent/runtime"
+	"github.com/heteroflow/node-agent/test/image"
+	"github.com/heteroflow/node-agent/test/registry"
+)
+
+// build makes an image.
+func build(t *testing.T, o image.Options) v1.Image {
+	t.Helper()
+	img, err := image.Build(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// push puts a new image into the suite's registry and returns its reference.
+func (s *suite) push(t *testing.T, name string, o image.Options) string {
+	t.Helper()
+	return pushTo(t, s.registry, name, build(t, o))
+}
+
+func pushTo(t *testing.T, r *registry.Registry, name string, img v1.Image) string {
+	t.Helper()
+	ref, err := r.Push(img, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ref
+}
+
+// pull fetches an image of the suite's registry, which the test's end removes.
+func (s *suite) pull(t *testing.T, ref string) runtime.Image {
+	t.Helper()
+	s.removeImageLater(t, ref)
+	img, err := s.rt.Pull(t.Context(), runtime.PullRequest{Ref: ref, Auth: s.auth})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+func (s *suite) removeImageLater(t *testing.T, ref string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := s.RemoveImage(cleanUpContext(t), ref); err != nil {
+			t.Errorf("remove image %s: %v", ref, err)
+		}
+	})
+}
+
+func digestOf(t *testing.T, img v1.Image) string {
+	t.Helper()
+	digest, err := img.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return digest.String()
+}
+
+func (s *suite) testImages(t *testing.T) {
+	img := build(t, image.Options{Env: []string{"RUN=" + s.run}})
+	tagged := pushTo(t, s.registry, "team/app:v1", img)
+	repository := strings.TrimSuffix(tagged, ":v1")
+	digest := digestOf(t, img)
+	pulled := s.pull(t, tagged)
+
+	t.Run("a pulled image has its id, names and size", func(t *testing.T) {
+		if !strings.HasPrefix(pulled.ID, "sha256:") || pulled.SizeBytes < 1<<20 {
+			t.Errorf("got %+v", pulled)
+		}
+		for _, want := range []string{tagged, repository + "@" + digest} {
+			if !slices.Contains(pulled.Refs, want) {
+				t.Errorf("got names %q, want %s", pulled.Refs, want)
+			}
+		}
+	})
+	t.Run("an image is present by tag, by digest and by both", func(t *testing.T) {
+		for _, ref := range []string{tagged, repository + "@" + digest, tagged + "@" + digest} {
+			got, err := s.rt.Image(t.Context(), ref)
+			if err != nil || got.ID != pulled.ID {
+				t.Errorf("%s: got %+v, %v", ref, got, err)
+			}
+		}
+	})
+	t.Run("an image is not present under another registry, repository, tag or digest", func(t *testing.T) {
+		port := tagged[strings.LastIndex(repository, ":"):strings.Index(tagged, "/")]
+		other := "sha256:" + strings.Repeat("0", 64)
+		for _, ref := range []string{
+			"localhost" + port + "/team/app:v1", "127.0.0.1:1/team/app:v1", "registry.example/team/app:v1",
+			"team/app:v1", "app:v1", repository, repository + ":v", repository + ":v11", repository + ":latest",
+			strings.TrimSuffix(repository, "/app") + ":v1", repository + "@" + other, tagged + "@" + other,
+			strings.TrimPrefix(pulled.ID, "sha256:")[:12],
+		} {
+			got, err := s.rt.Image(t.Context(), ref)
+			wantClass(t, err, runtime.ErrNotFound)
+			if err == nil {
+				t.Errorf("%s is taken for %q", ref, got.Refs)
+			}
+		}
+	})
+	t.Run("a malformed reference is invalid", func(t *testing.T) {
+		for _, ref := range []string{"", "UPPER/x", "a b", "x@sha256:12", "../x", strings.TrimPrefix(pulled.ID, "sha256:")} {
+			_, err := s.rt.Image(t.Context(), ref)
+			wantClass(t, err, runtime.ErrInvalid)
+			_, err = s.rt.Pull(t.Context(), runtime.PullRequest{Ref: ref})
+			wantClass(t, err, runtime.ErrInvalid)
+		}
+	})
+	t.Run("a container runs from a digest", func(t *testing.T) {
+		spec := s.spec("exit", "5")
+		spec.Image = repository + "@" + digest
+		c, exit := s.finish(t, spec)
+		wantCode(t, exit, 5)
+		if c.Image != spec.Image {
+			t.Errorf("its image is %s, want %s", c.Image, spec.Image)
+		}
+	})
+	t.Run("the list of images has what was pulled", func(t *testing.T) {
+		images, err := s.rt.Images(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(images, func(i runtime.Image) bool { return slices.Contains(i.Refs, tagged) })
+		if i < 0 || images[i].ID != pulled.ID || images[i].SizeBytes != pulled.SizeBytes {
+			t.Errorf("not among %d images, or another: %+v", len(images), pulled)
+		}
+	})
+	t.Run("a tag that moved names the new image", func(t *testing.T) {
+		second := build(t, image.Options{Env: []string{"RUN=" + s.run, "SECOND=1"}})
+		pushTo(t, s.registry, "team/app:v1", second)
+		now := s.pull(t, tagged)
+		if now.ID == pulled.ID || !slices.Contains(now.Refs, repository+"@"+digestOf(t, second)) {
+			t.Errorf("got %+v, was %+v", now, pulled)
+		}
+		s.removeImageLater(t, repository+"@"+digest)
+	})
+}
