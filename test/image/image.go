@@ -62,15 +62,11 @@ func Build(ctx context.Context, o Options) (v1.Image, error) {
 	if o.Arch == "" {
 		o.Arch = runtime.GOARCH
 	}
-	program, err := workloads.get(ctx, o.Arch)
+	root, err := roots.get(ctx, o.Arch)
 	if err != nil {
 		return nil, err
 	}
-	files, err := layer(gzip.DefaultCompression, rootFiles(program))
-	if err != nil {
-		return nil, fmt.Errorf("build image: %w", err)
-	}
-	layers := []v1.Layer{files}
+	layers := []v1.Layer{root}
 	for _, f := range o.Fillers {
 		filler, err := layer(gzip.NoCompression, []file{f.file()})
 		if err != nil {

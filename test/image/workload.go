@@ -2,37 +2,45 @@ package image
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 const workloadPackage = "github.com/heteroflow/node-agent/test/workload"
 
-// binaries holds the workload built for each architecture. Only successes are
-// kept, so that one caller's cancelled context does not fail the next.
-type binaries struct {
+// rootLayers holds the layer with the workload for each architecture. Only
+// successes are kept, so that one caller's cancelled context does not fail the
+// next.
+type rootLayers struct {
 	mu     sync.Mutex
-	byArch map[string][]byte
+	byArch map[string]v1.Layer
 }
 
-var workloads = binaries{byArch: map[string][]byte{}}
+var roots = rootLayers{byArch: map[string]v1.Layer{}}
 
-func (b *binaries) get(ctx context.Context, arch string) ([]byte, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if program, ok := b.byArch[arch]; ok {
-		return program, nil
+func (r *rootLayers) get(ctx context.Context, arch string) (v1.Layer, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if root, ok := r.byArch[arch]; ok {
+		return root, nil
 	}
 	program, err := buildWorkload(ctx, arch)
 	if err != nil {
 		return nil, fmt.Errorf("build workload for %s: %w", arch, err)
 	}
-	b.byArch[arch] = program
-	return program, nil
+	root, err := layer(gzip.DefaultCompression, rootFiles(program))
+	if err != nil {
+		return nil, fmt.Errorf("build root layer for %s: %w", arch, err)
+	}
+	r.byArch[arch] = root
+	return root, nil
 }
 
 func buildWorkload(ctx context.Context, arch string) ([]byte, error) {
