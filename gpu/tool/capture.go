@@ -1,9 +1,11 @@
 package tool
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,10 +15,12 @@ import (
 // is read and dropped, so that the child does not block on a full pipe.
 type capture struct {
 	r, w *os.File
-	buf  []byte
 	max  int
-	cut  bool
 	done chan struct{} // closed when the reader has ended
+
+	mu  sync.Mutex
+	buf []byte
+	cut bool
 }
 
 func newCapture(limit int) (*capture, error) {
@@ -34,17 +38,16 @@ func (c *capture) read() {
 	chunk := make([]byte, 32<<10)
 	for {
 		n, err := c.r.Read(chunk)
+		c.mu.Lock()
 		room := min(n, c.max-len(c.buf))
 		c.buf = append(c.buf, chunk[:room]...)
 		c.cut = c.cut || room < n
+		c.mu.Unlock()
 		if err != nil { // EOF, or the deadline that finish sets
 			return
 		}
 	}
 }
-
-// started closes our copy of the writing end, so that the stream ends with the child.
-func (c *capture) started() { _ = c.w.Close() }
 
 // finish gives the reader a last moment and ends it: a grandchild may hold the
 // pipe open for ever.
@@ -60,8 +63,12 @@ func (c *capture) finish(grace time.Duration) {
 	_ = c.r.Close()
 }
 
-// bytes returns what was read; valid after finish.
-func (c *capture) bytes() []byte { return c.buf }
+// bytes returns what has been read so far.
+func (c *capture) bytes() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return bytes.Clone(c.buf)
+}
 
 // abort releases a capture whose child was never started.
 func (c *capture) abort() {

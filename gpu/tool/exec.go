@@ -3,14 +3,10 @@ package tool
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -30,9 +26,7 @@ type Exec struct {
 	hostRoot string
 	env      []string
 	kill     func(pgid int, sig syscall.Signal) // a seam: tests refuse to kill
-
-	mu   sync.Mutex
-	hung map[string]*child // by path: one abandoned copy at most
+	slots    slots
 }
 
 // NewExec returns an Exec. hostRoot is "" or "/" on the host itself. An agent in
@@ -55,217 +49,104 @@ func NewExec(hostRoot string) *Exec {
 			// The only failure is that the group is gone, which is what is wanted.
 			_ = syscall.Kill(-pgid, sig)
 		},
-		hung: map[string]*child{},
+		slots: slots{byPath: map[string]*slot{}},
 	}
 }
 
 // Hung returns the abandoned copies that have not died yet.
-func (e *Exec) Hung() []HungError {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	list := make([]HungError, 0, len(e.hung))
-	for _, h := range e.hung {
-		list = append(list, *h.hung)
-	}
-	return list
-}
+func (e *Exec) Hung() []HungError { return e.slots.hung() }
 
-// child is one running copy. Its owner goroutine (run) starts and reaps it.
-type child struct {
-	cmd            *exec.Cmd
-	stdout, stderr *capture
-	started        chan error    // the outcome of the start
-	exited         chan struct{} // closed once it is reaped
-	hung           *HungError    // set, under Exec.mu, when it is abandoned
-}
-
-// Run implements Runner.
+// Run implements Runner. Copies of one program take turns; the wait for its turn
+// is part of the command's deadline.
 func (e *Exec) Run(ctx context.Context, cmd Command) (Result, error) {
 	res := Result{Argv: cmd.Argv(), ExitCode: -1}
-	if err := ctx.Err(); err != nil {
-		return res, err
+	begin := time.Now()
+	if cmd.Deadline <= 0 {
+		cmd.Deadline = DefaultDeadline
 	}
-	path, err := e.Find(cmd.Name)
+	if cmd.MaxOutput <= 0 {
+		cmd.MaxOutput = DefaultMaxOutput
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, cmd.Deadline, &TimeoutError{Argv: res.Argv, Deadline: cmd.Deadline})
+	defer cancel()
+	c, err := e.acquire(ctx, cmd)
 	if err != nil {
 		return res, err
 	}
-	if h := e.hungCopy(path); h != nil {
-		return res, h
+	stdout, stderr, err := c.captures(cmd)
+	if err != nil {
+		c.slot.release()
+		return res, fmt.Errorf("run %s: %w", cmd, err)
 	}
-	c, err := e.prepare(path, cmd)
+	go c.own()
+	err = c.await(ctx)
+	stdout.finish(drainGrace)
+	stderr.finish(drainGrace)
+	res.Stdout, res.Stderr = stdout.bytes(), stderr.bytes()
+	res.Truncated = stdout.cut || stderr.cut
+	res.Duration = time.Since(begin)
 	if err != nil {
 		return res, fmt.Errorf("run %s: %w", cmd, err)
 	}
-	begin := time.Now()
-	go e.run(path, c)
-	err = e.await(ctx, path, cmd, c, begin)
-	c.stdout.finish(drainGrace)
-	c.stderr.finish(drainGrace)
-	res.Stdout, res.Stderr = c.stdout.bytes(), c.stderr.bytes()
-	res.Truncated = c.stdout.cut || c.stderr.cut
-	res.Duration = time.Since(begin)
-	if err != nil {
-		return res, err
-	}
-	res.ExitCode = exitCode(c.cmd.ProcessState)
+	res.ExitCode = c.exitCode()
 	return res, nil
 }
 
-// prepare makes the child and its pipes.
-func (e *Exec) prepare(path string, cmd Command) (*child, error) {
-	limit := cmd.MaxOutput
-	if limit <= 0 {
-		limit = DefaultMaxOutput
-	}
-	stdout, err := newCapture(limit)
+// acquire finds the tool and makes a child of it, which holds the slot, but is
+// not started and has no files yet.
+func (e *Exec) acquire(ctx context.Context, cmd Command) (*child, error) {
+	path, err := e.Find(cmd.Name)
 	if err != nil {
 		return nil, err
 	}
-	stderr, err := newCapture(limit)
-	if err != nil {
-		stdout.abort()
-		return nil, err
+	slot := e.slots.of(path)
+	if err := slot.acquire(ctx); err != nil {
+		return nil, fmt.Errorf("run %s: %w", cmd, err)
+	}
+	if ctx.Err() != nil { // the select between the two is a coin toss
+		slot.release()
+		return nil, fmt.Errorf("run %s: %w", cmd, context.Cause(ctx))
 	}
 	c := exec.Command(path, cmd.Args...) //nolint:noctx,gosec // a context would wait for a child that cannot die; running named programs is this package's job
 	c.Env = append(append([]string{}, e.env...), cmd.Env...)
 	c.Dir = "/"
-	c.Stdout, c.Stderr = stdout.w, stderr.w
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Chroot: e.hostRoot}
+	return &child{
+		path: path, cmd: c, slot: slot, kill: e.kill, begin: time.Now(),
+		started: make(chan struct{}), exited: make(chan struct{}),
+	}, nil
+}
+
+// captures connects the child's streams to memory.
+func (c *child) captures(cmd Command) (stdout, stderr *capture, err error) {
+	if stdout, err = newCapture(cmd.MaxOutput); err != nil {
+		return nil, nil, err
+	}
+	if stderr, err = newCapture(cmd.MaxOutput); err != nil {
+		stdout.abort()
+		return nil, nil, err
+	}
 	if cmd.Input != "" {
-		if c.Stdin, err = inputFile(cmd.Input); err != nil {
+		in, err := inputFile(cmd.Input)
+		if err != nil {
 			stdout.abort()
 			stderr.abort()
-			return nil, err
+			return nil, nil, err
 		}
+		c.cmd.Stdin, c.files = in, append(c.files, in)
 	}
-	return &child{cmd: c, stdout: stdout, stderr: stderr, started: make(chan error, 1), exited: make(chan struct{})}, nil
+	c.cmd.Stdout, c.cmd.Stderr = stdout.w, stderr.w
+	c.files = append(c.files, stdout.w, stderr.w)
+	return stdout, stderr, nil
 }
 
-// run owns the child from start to reaping. Starting can block as well, on a
-// program file of a dead network mount, so it is done here too.
-func (e *Exec) run(path string, c *child) {
-	err := c.cmd.Start()
-	c.stdout.started()
-	c.stderr.started()
-	if f, ok := c.cmd.Stdin.(*os.File); ok {
-		_ = f.Close() // a memory file that the child has its own handle of
-	}
-	c.started <- err
-	if err == nil {
-		pid := c.cmd.Process.Pid
-		if e.abandoned(c) { // it started after all, when nobody waits any more
-			e.kill(pid, syscall.SIGKILL)
-		}
-		awaitExit(pid)
-		// While the leader is a zombie its group's number cannot be reused: now
-		// is the time to end what it left behind.
-		e.kill(pid, syscall.SIGKILL)
-		// The status is in ProcessState; what else Wait reports is non-zero exit.
-		_ = c.cmd.Wait()
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.hung[path] == c {
-		delete(e.hung, path)
-	}
-	close(c.exited)
-}
-
-// awaitExit blocks until the process has ended, without reaping it.
-func awaitExit(pid int) {
-	for {
-		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if err != unix.EINTR {
-			return
-		}
-	}
-}
-
-// await waits for the child's end, and past the deadline sees to it. It returns
-// nil when the child ended by itself, else what Run returns.
-func (e *Exec) await(ctx context.Context, path string, cmd Command, c *child, begin time.Time) error {
-	deadline := cmd.Deadline
-	if deadline <= 0 {
-		deadline = DefaultDeadline
-	}
-	timer := time.NewTimer(deadline)
-	defer timer.Stop()
-	var cause error
-	pid := 0
-	for started := c.started; cause == nil; {
-		select {
-		case err := <-started:
-			if err != nil {
-				return fmt.Errorf("run %s: %w", cmd, err)
-			}
-			pid, started = c.cmd.Process.Pid, nil
-		case <-c.exited:
-			select {
-			case err := <-started:
-				if err != nil {
-					return fmt.Errorf("run %s: %w", cmd, err)
-				}
-			default: // it had been taken from the channel
-			}
-			return nil
-		case <-ctx.Done():
-			cause = fmt.Errorf("run %s: %w", cmd, context.Cause(ctx))
-		case <-timer.C:
-			cause = &TimeoutError{Argv: cmd.Argv(), Deadline: deadline}
-		}
-	}
-	for _, step := range []struct {
-		sig   syscall.Signal
-		grace time.Duration
-	}{{syscall.SIGTERM, termGrace}, {syscall.SIGKILL, killGrace}} {
-		if pid != 0 {
-			e.kill(pid, step.sig)
-		}
-		timer.Reset(step.grace)
-		select {
-		case <-c.exited:
-			return cause
-		case <-timer.C:
-		}
-	}
-	return e.abandon(path, c, cause, pid, begin)
-}
-
-// abandon notes that the copy is stuck, unless it ended at the last moment.
-func (e *Exec) abandon(path string, c *child, cause error, pid int, begin time.Time) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// await waits for the child's end, and past the end of ctx sees to it. It
+// returns nil when the child ended by itself.
+func (c *child) await(ctx context.Context) error {
 	select {
 	case <-c.exited:
-		return cause
-	default:
-		c.hung = &HungError{Path: path, PID: pid, Since: begin}
-		e.hung[path] = c
-		return c.hung
+		return c.startErr
+	case <-ctx.Done():
+		return c.end(context.Cause(ctx))
 	}
-}
-
-func (e *Exec) abandoned(c *child) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return c.hung != nil
-}
-
-// hungCopy returns the error of the abandoned copy of a program, if there is one.
-func (e *Exec) hungCopy(path string) *HungError {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if c := e.hung[path]; c != nil {
-		return c.hung
-	}
-	return nil
-}
-
-// exitCode is the exit status, or 128+n when signal n ended the process, as a
-// shell counts.
-func exitCode(s *os.ProcessState) int {
-	if ws, ok := s.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		return 128 + int(ws.Signal())
-	}
-	return s.ExitCode()
 }

@@ -58,9 +58,9 @@ func (r *Replay) Run(ctx context.Context, cmd Command) (Result, error) {
 		r.mu.Unlock()
 		switch c.Error {
 		case errTimeout:
-			return c.Result, &TimeoutError{Argv: c.Argv, Deadline: c.Duration}
+			return c.Result, fmt.Errorf("run %s: %w", cmd, &TimeoutError{Argv: c.Argv, Deadline: c.Duration})
 		case errHung:
-			return c.Result, &HungError{Path: c.Argv[0], Since: time.Now().Add(-c.Duration)}
+			return c.Result, fmt.Errorf("run %s: %w", cmd, &HungError{Path: c.Argv[0], Since: time.Now().Add(-c.Duration)})
 		}
 		return c.Result, nil
 	}

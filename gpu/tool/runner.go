@@ -79,7 +79,7 @@ type TimeoutError struct {
 }
 
 func (e *TimeoutError) Error() string {
-	return fmt.Sprintf("%s: killed at its deadline of %s", strings.Join(e.Argv, " "), e.Deadline)
+	return fmt.Sprintf("it did not end by its deadline of %s", e.Deadline)
 }
 
 // HungError says that a copy of a tool could not be killed: the driver holds it
