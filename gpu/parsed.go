@@ -95,7 +95,7 @@ type MIGProfile struct {
 }
 
 // GPUInstance is one row of "mig -lgi".
-type GPUInstance struct {
+type GPUInstance struct { //nolint:revive // NVIDIA's term
 	GPU       int    `json:"gpu"`
 	GI        int    `json:"gi"`
 	Profile   string `json:"profile"`
