@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/distribution/reference"
 )
@@ -56,6 +57,10 @@ func ParseReference(ref string) (reference.Named, error) {
 	named, err := reference.ParseNormalizedNamed(ref)
 	if err != nil {
 		return nil, fmt.Errorf("%w: image reference %q: %w", ErrInvalid, ref, err)
+	}
+	// Newer parsers take any first component with a capital letter for a registry's host.
+	if host := reference.Domain(named); !strings.ContainsAny(host, ".:") && host != "localhost" {
+		return nil, fmt.Errorf("%w: image reference %q: repository name must be lowercase", ErrInvalid, ref)
 	}
 	return reference.TagNameOnly(named), nil
 }

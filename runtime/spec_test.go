@@ -92,7 +92,7 @@ func TestParseReferenceReadsRegistriesPortsTagsAndDigests(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want %s", in, got, err, want)
 		}
 	}
-	for _, in := range []string{"", "a b", "x@sha256:12", "Upper/x:", "-", "reg.example/" + strings.Repeat("a", 256)} {
+	for _, in := range []string{"", "a b", "x@sha256:12", "Upper/x:", "-", "UPPER/x", "reg.example/" + strings.Repeat("a", 256)} {
 		if got, err := runtime.ParseReference(in); !errors.Is(err, runtime.ErrInvalid) {
 			t.Errorf("%q: got %v, %v, want ErrInvalid", in, got, err)
 		}
