@@ -1,0 +1,111 @@
+package hygon
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/text"
+)
+
+// Codes of collector errors and failures that this package gives.
+const (
+	CodeRuntime    = "runtime_not_initialized" // the driver or its devices are not accessible
+	CodeDriver     = "driver_not_loaded"
+	CodeNoDRM      = "no_drm_device" // the card has no node below /dev/dri, here
+	CodePermission = "permission_denied"
+	CodeTool       = "tool_error" // the tool says "error"
+	codeUnhealthy  = "unhealthy"
+)
+
+var (
+	// "Error: Dcu[0]: No DRM devices available, exiting." and "HCU[1] : ERROR: …"
+	cardError  = regexp.MustCompile(`(?i)^\s*(?:error|warning)\s*:\s*(?:hcu|dcu|gpu)\[(\d{1,4})\]\s*:\s*(.+)$`)
+	errorFirst = regexp.MustCompile(`(?i)^(?:error|unable to|failed to)\b`)
+	toolErrors = []struct {
+		words *regexp.Regexp
+		code  string
+	}{
+		{regexp.MustCompile(`(?i)runtime does not initialize`), CodeRuntime},
+		{regexp.MustCompile(`(?i)driver not initialized|not found in modules`), CodeDriver},
+		{regexp.MustCompile(`(?i)no drm devices`), CodeNoDRM},
+		{regexp.MustCompile(`(?i)permission denied`), CodePermission},
+		{regexp.MustCompile(`(?i)^\s*error\b`), CodeTool},
+	}
+)
+
+func codeOf(message string) string {
+	for _, e := range toolErrors {
+		if e.words.MatchString(message) {
+			return e.code
+		}
+	}
+	return CodeTool
+}
+
+func isError(s string) bool { return errorFirst.MatchString(s) }
+
+// cardErrors returns the errors that name a card of which the output says
+// nothing else. One about a single value of a card that is listed (a fan that
+// cannot be read) does not make the card a failed one.
+func cardErrors(lines []string, found cards) []gpu.Failure {
+	var out []gpu.Failure
+	named := map[int]bool{}
+	for _, line := range lines {
+		m := cardError.FindStringSubmatch(line)
+		if m == nil {
+			if m = cardLine.FindStringSubmatch(line); m == nil || !isError(m[2]) {
+				continue
+			}
+		}
+		n := number(m[1])
+		if found[n] != nil || named[n] {
+			continue
+		}
+		named[n] = true
+		out = append(out, gpu.Failure{Index: new(n), Code: codeOf(m[2]), Message: strings.TrimSpace(m[2])})
+	}
+	return out
+}
+
+// parseError reads an output that holds nothing but errors.
+func parseError(_ []byte, lines []string) (gpu.Parsed, bool) {
+	p := gpu.Parsed{Failures: cardErrors(lines, nil)}
+	for _, e := range toolErrors {
+		for _, line := range lines {
+			if e.words.MatchString(line) {
+				p.CollectorError = &gpu.CollectorError{Code: e.code, Message: strings.TrimSpace(line) + lspciHint(lines)}
+				return p, true
+			}
+		}
+	}
+	return p, len(p.Failures) > 0
+}
+
+// lspciHint explains an error that hy-smi itself does not: it runs lspci to find
+// its cards.
+func lspciHint(lines []string) string {
+	for _, line := range lines {
+		if strings.Contains(line, "lspci: not found") {
+			return " (lspci, which hy-smi runs, is not installed: pciutils)"
+		}
+	}
+	return ""
+}
+
+var driverLine = regexp.MustCompile(`(?i)^\s*driver version\s*:\s*(\S+)`)
+
+// driverVersion returns what --showdriverversion prints.
+func driverVersion(lines []string) string {
+	for _, line := range lines {
+		if m := driverLine.FindStringSubmatch(line); m != nil {
+			return text.String(m[1])
+		}
+	}
+	return ""
+}
+
+// parseDriver recognises --showdriverversion, which names no card.
+func parseDriver(_ []byte, lines []string) (gpu.Parsed, bool) {
+	return gpu.Parsed{}, driverVersion(lines) != ""
+}

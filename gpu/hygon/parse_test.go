@@ -1,0 +1,121 @@
+package hygon
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/tool"
+)
+
+func parse(t *testing.T, out string) gpu.Parsed {
+	t.Helper()
+	p, err := Parse([]string{"hy-smi"}, 0, []byte(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestTableToleratesWhatOtherVersionsPrint(t *testing.T) {
+	plain := parse(t, twoCards)
+	for _, c := range []struct{ name, out string }{
+		{"a column more", "HCU Temp AvgPwr Perf Foo PwrCap VRAM% HCU% Mode\n" +
+			"0 45.0C 121.0W auto x 700.0W 3% 0.0% Normal\n1 46.0C 122.0W auto y 700.0W 3% 88.0% MIG\n"},
+		{"another order", "HCU Mode HCU% Temp AvgPwr PwrCap\n0 Normal 0.0% 45.0C 121.0W 700.0W\n1 MIG 88.0% 46.0C 122.0W 700.0W\n"},
+		{"lines around it", "warning: deprecated\n" + twoCards + "note\n"},
+		{"carriage returns", strings.ReplaceAll(twoCards, "\n", "\r\n")},
+		{"printed twice in a loop", twoCards + twoCards},
+		{"the older name", strings.ReplaceAll(twoCards, "HCU", "DCU")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(plain, parse(t, c.out)); diff != "" {
+				t.Errorf("(-plain +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestACutNumberIsNotTakenForAWhole(t *testing.T) {
+	p := parse(t, "HCU Temp AvgPwr Perf PwrCap VRAM% HCU% Mode\n0 45.0C 121.0W auto 70")
+	if s := p.Stats[0]; s.PowerLimit != nil || s.Temperature == nil || *s.Temperature != 45 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestPowerLimitAndPowerAreTwoKeys(t *testing.T) {
+	p := parse(t, `{"card0": {"Max Graphics Package Power (W)": "700.0", "Average Graphics Package Power (W)": "99.0"}}`)
+	if s := p.Stats[0]; *s.Power != 99 || *s.PowerLimit != 700 {
+		t.Errorf("%v W of %v W", *s.Power, *s.PowerLimit)
+	}
+}
+
+func TestOtherTextIsNotAForm(t *testing.T) {
+	for _, out := range []string{
+		"", "\n\n", "{}", "[1]", "{\"a\": 1}", "HCU\n0 1\n",
+		"GPU  Temp  AvgPwr  VRAM%  GPU%\n0 44.0c 20.0W 0% 0%\n", // AMD's
+		"======== ROCm System Management Interface ========\nGPU[0] : Card series: Instinct\n",
+	} {
+		if p, err := Parse([]string{"hy-smi"}, 1, []byte(out)); err == nil {
+			t.Errorf("%q is taken for %+v", out, p)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	seeds, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(seeds) == 0 {
+		f.Fatal("no seeds", err)
+	}
+	for _, s := range seeds {
+		b, err := os.ReadFile(s)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Add([]byte("Error: Dcu[0]: No DRM devices available, exiting."))
+	f.Fuzz(func(t *testing.T, out []byte) {
+		p, err := Parse([]string{"hy-smi"}, 0, out)
+		if err != nil {
+			return
+		}
+		if len(p.Stats) > len(p.GPUs) {
+			t.Errorf("%d rows of measurements for %d cards", len(p.Stats), len(p.GPUs))
+		}
+		for i, d := range p.GPUs {
+			if d.Index == nil || !strings.Contains(string(out), fmt.Sprint(*d.Index)) {
+				t.Errorf("card %v is not in the text", d.Index)
+			}
+			if i > 0 && *p.GPUs[i-1].Index >= *d.Index {
+				t.Errorf("card %d stands after card %d", *d.Index, *p.GPUs[i-1].Index)
+			}
+		}
+	})
+}
+
+func BenchmarkCollectEightCards(b *testing.B) {
+	var table, values strings.Builder
+	table.WriteString("HCU     Temp     AvgPwr     Perf     PwrCap     VRAM%      HCU%      Dec%      Enc%      Mode\n")
+	for i := range 8 {
+		fmt.Fprintf(&table, "%d       40.0C    157.0W     high     800.0W     0%%         0.0%%      0.0%%      0.0%%      Normal\n", i)
+		sep := map[bool]string{true: "{", false: ", "}[i == 0]
+		fmt.Fprintf(&values, `%s"card%d": {"Device ID": "0x6210", "Card Series": "K900", "Card Vendor": "Chengdu Haiguang IC Design Co., Ltd.", `+
+			`"Serial Number": "TRYY%d", "Unique ID": "719900000000000%d", "Average Graphics Package Power (W)": "77.0", `+
+			`"Temperature (Sensor edge) (C)": "37.0", "Temperature (Sensor junction) (C)": "36.0", "Temperature (Sensor mem) (C)": "36.0", `+
+			`"HCU use (%%)": "0", "vram Total Memory (MiB)": "65520", "vram Total Used Memory (MiB)": "2"}`, sep, i, i, i)
+	}
+	d := New(tool.NewReplay(said("hy-smi", 0, table.String()), said(valuesCommand, 0, values.String()+"}")))
+	b.ReportAllocs()
+	for b.Loop() {
+		rep, err := d.Collect(b.Context())
+		if err != nil || len(rep.Devices) != 8 || rep.Devices[7].Serial != "TRYY7" {
+			b.Fatal(rep.Devices, err)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package hygon
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/text"
+)
+
+// parseTable reads the table of "hy-smi" and "hy-smi --mig":
+//
+//	HCU     Temp     AvgPwr     Perf     PwrCap     VRAM%      HCU%      Mode
+//	0       51.0C    145.0W     manual   300.0W     0%         0.0%      Normal
+//
+// Which columns there are varies; the header says. VRAM% is no amount of memory.
+func parseTable(_ []byte, lines []string) (gpu.Parsed, bool) {
+	found := cards{}
+	var header []string
+	end := len(lines) - 1
+	for i, line := range lines {
+		fields := strings.Fields(line)
+		if isHeader(fields) {
+			header = fields
+			continue
+		}
+		if header == nil || len(fields) < 2 {
+			continue
+		}
+		number := text.Int(fields[0])
+		if number == nil || *number < 0 || found[*number] != nil {
+			continue
+		}
+		if i == end && len(fields) < len(header) {
+			fields = fields[:len(fields)-1] // cut there, maybe within a number
+		}
+		found.at(*number).row(assign(header, fields))
+	}
+	if header == nil {
+		return gpu.Parsed{}, false
+	}
+	return found.parsed(), true
+}
+
+// isHeader finds the header by its words: the rules around it may be missing.
+// AMD's own begins with GPU.
+func isHeader(fields []string) bool {
+	return len(fields) > 2 && (fields[0] == "HCU" || fields[0] == "DCU") && slices.Contains(fields, "Temp")
+}
+
+func (c *card) row(v map[string]string) {
+	c.stats.Temperature = text.Celsius(v["Temp"])
+	c.stats.Power = text.Watts(v["AvgPwr"])
+	c.stats.PowerLimit = text.Watts(v["PwrCap"])
+	c.stats.Utilization = text.Percent(v["HCU%"])
+	if u, ok := v["DCU%"]; ok {
+		c.stats.Utilization = text.Percent(u)
+	}
+	switch v["Mode"] {
+	case "MIG":
+		c.device.MIGMode = "enabled"
+	case "Normal":
+		c.device.MIGMode = "disabled"
+	}
+}
+
+// assign gives each column its word. Where a cell is blank, so that words and
+// columns do not come out even, the words of one unit are still assigned if
+// there are as many of them as columns of that unit; the others stay absent.
+func assign(header, words []string) map[string]string {
+	values := map[string]string{}
+	if len(header) == len(words) {
+		for i, column := range header {
+			values[column] = words[i]
+		}
+		return values
+	}
+	for _, unit := range []string{"C", "W", "%"} {
+		var columns, found []string
+		for _, column := range header[1:] {
+			if unitOf(column) == unit {
+				columns = append(columns, column)
+			}
+		}
+		for _, word := range words[1:] {
+			if _, u, ok := text.Number(word); ok && strings.EqualFold(u, unit) {
+				found = append(found, word)
+			}
+		}
+		if len(columns) != len(found) {
+			continue
+		}
+		for i, column := range columns {
+			values[column] = found[i]
+		}
+	}
+	return values
+}
+
+// unitOf returns the unit of a column of the table.
+func unitOf(column string) string {
+	switch {
+	case column == "Temp":
+		return "C"
+	case strings.Contains(column, "Pwr"):
+		return "W"
+	case column == "Fan", strings.HasSuffix(column, "%"):
+		return "%"
+	}
+	return ""
+}
