@@ -1,0 +1,257 @@
+// Package agent wires the node agent together and owns its life: what is made in which
+// order, which loops turn, and how they stop.
+//
+// The parts live in the packages below this one; none of them knows this package.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	goruntime "runtime"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/heteroflow/node-agent/agent/client"
+	"github.com/heteroflow/node-agent/agent/config"
+	"github.com/heteroflow/node-agent/agent/connector"
+	"github.com/heteroflow/node-agent/agent/executor"
+	"github.com/heteroflow/node-agent/agent/heartbeat"
+	"github.com/heteroflow/node-agent/agent/identity"
+	"github.com/heteroflow/node-agent/agent/inventory/host"
+	"github.com/heteroflow/node-agent/agent/journal"
+	"github.com/heteroflow/node-agent/agent/logging"
+	"github.com/heteroflow/node-agent/agent/pathfence"
+	"github.com/heteroflow/node-agent/agent/pull"
+	"github.com/heteroflow/node-agent/agent/reconcile"
+	"github.com/heteroflow/node-agent/agent/taskcontainer"
+	"github.com/heteroflow/node-agent/agent/wake"
+	"github.com/heteroflow/node-agent/protocol"
+	"github.com/heteroflow/node-agent/runtime"
+	"github.com/heteroflow/node-agent/runtime/docker"
+)
+
+// Version is the triple that names a build.
+type Version struct {
+	Version   string // release; dev in a bare build
+	Commit    string // ends in -dirty when the tree was
+	BuildTime string
+}
+
+// Agent is one start of the agent.
+type Agent struct {
+	cfg     config.Config
+	log     *zap.Logger
+	journal *journal.Journal
+	who     identity.Identity
+
+	client    *client.Client
+	connector *connector.Connector
+	executor  *executor.Executor
+	reconcile *reconcile.Reconciler
+	waker     *wake.Waker
+	heart     *heartbeat.Heart
+	host      *host.Host
+}
+
+// New makes an agent from a valid configuration. It takes the lock of the state directory
+// and reads the machine; it starts nothing and asks nobody.
+func New(ctx context.Context, cfg config.Config, version Version, log *zap.Logger) (_ *Agent, err error) {
+	a := &Agent{cfg: cfg, log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
+	machine := identity.System()
+	if a.journal, err = journal.Open(cfg.StateDir, journal.Options{MachineID: machine.MachineID(), Log: log}); err != nil {
+		return nil, err
+	}
+	if a.who, err = identity.Load(a.journal, cfg.Node.ID, machine); err != nil {
+		return nil, err
+	}
+	a.log = log.With(logging.NodeID(a.who.NodeID))
+	if a.client, err = client.New(client.Options{
+		BaseURL: cfg.Server.URL, NodeID: a.who.NodeID, Timeout: cfg.Server.Timeout,
+		ReadKey: func() (config.Secret, error) { return config.ReadKey(cfg.KeyFile()) },
+		TLS:     client.TLSFiles{CA: cfg.Server.CAFile, Cert: cfg.Server.ClientCertFile, Key: cfg.Server.ClientKeyFile},
+		Version: version.Version, Commit: version.Commit, Log: a.log,
+	}); err != nil {
+		return nil, err
+	}
+	if err := a.wireTasks(); err != nil {
+		return nil, err
+	}
+	a.host = host.New(ctx)
+	a.heart = heartbeat.New(heartbeat.Options{
+		Plane: a.client, Period: cfg.Heartbeat.Period, Timeout: cfg.Heartbeat.Timeout, Log: a.log,
+		Template: protocol.Heartbeat{
+			NodeID: a.who.NodeID, BootID: a.who.BootID, InstanceID: a.who.InstanceID,
+			AgentVersion: version.Version, AgentCommit: version.Commit, AgentBuildTime: version.BuildTime,
+		},
+		Sources: []heartbeat.Source{a.reportHost, a.reportRuntime, a.reportWork},
+		OnReply: a.heard,
+	})
+	return a, nil
+}
+
+// wireTasks makes everything between the control plane and the container runtime.
+func (a *Agent) wireTasks() error {
+	candidates, err := a.candidates()
+	if err != nil {
+		return err
+	}
+	fence, err := pathfence.New(pathfence.Config{Allow: a.cfg.Volumes.Allow, Deny: []string{a.cfg.StateDir, a.cfg.KeyFile()}})
+	if err != nil {
+		return fmt.Errorf("volumes.allow: %w", err)
+	}
+	a.connector = connector.New(connector.Options{
+		Candidates: candidates, Labels: taskcontainer.OwnLabels(a.who.NodeID),
+		Period: a.cfg.Heartbeat.Period, Log: a.log,
+		OnReturn: func() { a.reconcile.Kick() },
+	})
+	a.waker = wake.New(wake.Options{Plane: a.client, RetryPeriod: a.cfg.Tasks.PollPeriod, Poll: a.poll, Log: a.log})
+	puller := pull.New(pull.Config{
+		Attempts: a.cfg.Pull.Attempts, Timeout: a.cfg.Pull.Timeout, InactivityTimeout: a.cfg.Pull.InactivityTimeout,
+	}, a.log)
+	if a.executor, err = executor.New(executor.Options{
+		NodeID: a.who.NodeID, Plane: a.client, Journal: a.journal, Puller: puller, Log: a.log,
+		Runtime: a.connector.Runtime, RuntimeUsable: a.runtimeUsable,
+		Builder: taskcontainer.Builder{
+			Fence:     fence,
+			LogLimits: runtime.LogLimits{MaxBytes: a.cfg.Tasks.ContainerLogSize, MaxFiles: a.cfg.Tasks.ContainerLogs},
+		},
+		Workers: workers(a.cfg.Tasks.Workers), PollPeriod: a.pollPeriod, LogTail: a.cfg.Tasks.LogTailBytes,
+		Report: executor.ReportPolicy{
+			Attempts: a.cfg.Report.Attempts, InitialBackoff: a.cfg.Report.InitialBackoff,
+			MaxBackoff: a.cfg.Report.MaxBackoff, Budget: a.cfg.Report.Budget,
+		},
+	}); err != nil {
+		return err
+	}
+	a.reconcile = reconcile.New(reconcile.Options{
+		NodeID: a.who.NodeID, Plane: a.client, Executor: a.executor, Period: a.cfg.Tasks.ReconcilePeriod,
+		Runtime: a.connector.Usable, Ready: a.connector.Ready(), Log: a.log,
+	})
+	return nil
+}
+
+// candidates are the runtimes the configuration allows, the preferred one first.
+func (a *Agent) candidates() ([]runtime.Runtime, error) {
+	switch a.cfg.Runtime.Name {
+	case "containerd":
+		return nil, errors.New("runtime.name: this build has no containerd support; use docker")
+	default:
+		rt, err := docker.New(docker.Options{Host: a.cfg.Runtime.DockerHost})
+		if err != nil {
+			return nil, fmt.Errorf("runtime.docker_host: %w", err)
+		}
+		return []runtime.Runtime{rt}, nil
+	}
+}
+
+// The bounds of the number of tasks that run at once where the operator sets none.
+const (
+	minWorkers = 2
+	maxWorkers = 16
+)
+
+func workers(configured int) int {
+	if configured > 0 {
+		return configured
+	}
+	return min(max(goruntime.NumCPU(), minWorkers), maxWorkers)
+}
+
+// Run turns the agent's loops until ctx ends, then stops in order: nothing new is claimed
+// or sent, supervision lets go of the containers, which stay, and a last heartbeat says
+// offline. The stop is bounded by shutdown_timeout; after that Run returns an error with
+// whatever still hangs left behind.
+func (a *Agent) Run(ctx context.Context) error {
+	a.log.Info("agent started", zap.String("server", a.cfg.Server.URL), zap.String("instance_id", a.who.InstanceID))
+	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopLoops()
+	beating, stopBeating := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopBeating()
+
+	var heart, others sync.WaitGroup
+	heart.Go(func() { a.heart.Run(beating) })
+	for _, run := range []func(context.Context){a.connector.Run, a.reconcile.Run, a.executor.Run, a.waker.Run} {
+		others.Go(func() { run(loops) })
+	}
+	<-ctx.Done()
+
+	a.log.Info("stopping; task containers stay as they are", zap.Error(context.Cause(ctx)))
+	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.ShutdownTimeout)
+	defer cancel()
+	a.executor.StopClaiming()
+	stopBeating()
+	if err := wait(deadline, &heart, "the heartbeat loop"); err != nil {
+		return err
+	}
+	stopLoops()
+	errLoops := wait(deadline, &others, "the task loops")
+	if err := a.heart.Farewell(deadline); err != nil {
+		a.log.Warn("the control plane was not told that this node goes offline", zap.Error(err))
+	}
+	a.log.Info("agent stopped")
+	return errLoops
+}
+
+// wait waits for a group until ctx ends.
+func wait(ctx context.Context, group *sync.WaitGroup, what string) error {
+	done := make(chan struct{})
+	go func() { group.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop: %s did not end within shutdown_timeout", what)
+	}
+}
+
+// Close gives up what New took. Call it after Run.
+func (a *Agent) Close() error {
+	var errs []error
+	if a.connector != nil {
+		errs = append(errs, a.connector.Close())
+	}
+	if a.client != nil {
+		a.client.Close()
+	}
+	if a.journal != nil {
+		errs = append(errs, a.journal.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// heard takes what the control plane answers to a heartbeat.
+func (a *Agent) heard(reply protocol.HeartbeatReply) {
+	a.waker.Offer(reply.Features)
+	a.executor.SetDraining(reply.Drain)
+}
+
+// poll starts the polls of the channels in which something waits.
+func (a *Agent) poll(waiting protocol.WakeReply) {
+	if waiting.Tasks > 0 {
+		a.executor.PollTasks()
+	}
+	if waiting.Intents > 0 {
+		a.executor.PollIntents()
+	}
+}
+
+// pollPeriod is the period of the task polls: slow while wake tells what to poll when.
+func (a *Agent) pollPeriod() time.Duration {
+	if a.waker.Working() {
+		return a.cfg.Tasks.WakePollPeriod
+	}
+	return a.cfg.Tasks.PollPeriod
+}
+
+func (a *Agent) runtimeUsable() bool {
+	_, err := a.connector.Usable()
+	return err == nil
+}

@@ -1,0 +1,84 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/heteroflow/node-agent/agent/logging"
+	"github.com/heteroflow/node-agent/agent/taskcontainer"
+	"github.com/heteroflow/node-agent/protocol"
+	"github.com/heteroflow/node-agent/runtime"
+)
+
+// Adopt gives a container that an earlier agent left an owner, whatever its state. A
+// container without this agent's labels is an error and is not touched; one whose task
+// has an owner is left to it.
+func (e *Executor) Adopt(c runtime.Container) error {
+	id, err := taskcontainer.Identify(c, e.NodeID)
+	if err != nil {
+		return fmt.Errorf("adopt: %w", err)
+	}
+	t := e.newTask(id.TaskID, id.Generation, Claimed)
+	t.container, t.supervision = c.ID, id.Supervision
+	if owed, ok, err := e.results.Get(id.TaskID); err != nil {
+		return fmt.Errorf("adopt container %s: %w", c.Name, err)
+	} else if ok && owed.Generation == id.Generation {
+		t.owed = &owed
+	}
+	return e.adopt(t, "container adopted", logging.ContainerID(c.ID), logging.ContainerState(c.State))
+}
+
+// Resume launches a task that was claimed, perhaps by an earlier agent, and of which
+// nothing has run yet. It reports whether the journal knows that to be so.
+func (e *Executor) Resume(task protocol.Task) (bool, error) {
+	record, ok, err := e.records.Get(task.ID)
+	if err != nil || !ok || record.Started || record.Generation != task.Generation {
+		return false, err
+	}
+	t := e.newTask(task.ID, task.Generation, Claimed)
+	t.spec = &task
+	return true, e.adopt(t, "launch of a claimed task taken up")
+}
+
+// Lost reports a task that the control plane has as this node's and that has no container
+// here.
+func (e *Executor) Lost(task protocol.Task) error {
+	return e.owe(Result{
+		TaskID: task.ID, Generation: task.Generation, Reason: protocol.ReasonContainerLost,
+		Message: "the task's container is not on its node any more",
+	}, viewOf(task, e.NodeID, task.Generation))
+}
+
+// AdoptResults gives the results that an earlier agent could not deliver, and whose
+// container is gone, an owner.
+func (e *Executor) AdoptResults() error {
+	entries, err := e.results.All()
+	if err != nil {
+		return fmt.Errorf("adopt undelivered results: %w", err)
+	}
+	for _, entry := range entries {
+		if err := e.owe(entry.Value, view{status: protocol.StatusRunning}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Executor) owe(r Result, v view) error {
+	t := e.newTask(r.TaskID, r.Generation, Claimed)
+	t.owed, t.container, t.view = &r, r.ContainerID, v
+	return e.adopt(t, "result taken over", logging.Reason(r.Reason))
+}
+
+func (e *Executor) adopt(t *task, event string, fields ...zap.Field) error {
+	switch err := e.take(t); {
+	case errors.Is(err, errOwned):
+		return nil
+	case err != nil:
+		return err
+	}
+	t.log.Info(event, fields...)
+	return nil
+}

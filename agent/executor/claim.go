@@ -1,0 +1,100 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/heteroflow/node-agent/agent/client"
+	"github.com/heteroflow/node-agent/agent/journal"
+	"github.com/heteroflow/node-agent/agent/logging"
+	"github.com/heteroflow/node-agent/protocol"
+)
+
+// claimLimit is how many scheduled tasks one poll asks for.
+const claimLimit = 20
+
+// claimRound claims as many scheduled tasks as there is room for.
+func (e *Executor) claimRound(ctx context.Context) error {
+	if e.room() == 0 || !e.RuntimeUsable() {
+		return nil
+	}
+	tasks, err := e.Plane.Tasks(ctx, claimLimit, protocol.StatusScheduled)
+	if err != nil {
+		return e.pollFailed("look for new tasks", err)
+	}
+	for _, task := range tasks {
+		if e.room() == 0 || ctx.Err() != nil {
+			return nil
+		}
+		if err := e.claim(ctx, task); err != nil {
+			return e.pollFailed("claim", err)
+		}
+	}
+	return nil
+}
+
+// room is how many more tasks may be claimed now.
+func (e *Executor) room() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.adopted || e.draining || e.closing {
+		return 0
+	}
+	busy := 0
+	for _, t := range e.tasks {
+		if t.phaseNow().holdsSlot() {
+			busy++
+		}
+	}
+	return max(0, e.Workers-busy)
+}
+
+// claim tries to win one task and gives it an owner. A lost compare-and-set is no error.
+// One without an answer may have been won: the record tells reconciliation so.
+func (e *Executor) claim(ctx context.Context, task protocol.Task) error {
+	log := e.Log.With(logging.TaskID(task.ID), logging.Generation(task.Generation))
+	if !protocol.ValidTaskID(task.ID) {
+		log.Error("the control plane offers a task with an invalid id; left alone")
+		return nil
+	}
+	if e.Owns(task.ID) {
+		return nil // an earlier assignment is being wound up
+	}
+	if err := e.records.Put(task.ID, Record{Generation: task.Generation}); err != nil && !errors.Is(err, journal.ErrNotDurable) {
+		return fmt.Errorf("claim task %s: %w", task.ID, err)
+	}
+	stored, err := e.Plane.UpdateTask(ctx, task.ID, protocol.TaskUpdate{
+		FromStatus: protocol.StatusScheduled, Status: protocol.StatusRunning, Generation: &task.Generation,
+	})
+	switch {
+	case err == nil:
+		log.Info("task claimed", logging.Image(stored.Image))
+		return e.launch(stored)
+	case errors.Is(err, client.ErrConflict), errors.Is(err, client.ErrNotFound):
+		log.Info("task went to somebody else", zap.Error(err))
+		return e.records.Delete(task.ID)
+	case errors.Is(err, client.ErrRetryable):
+		return err
+	default: // refused: it was certainly not applied
+		return errors.Join(err, e.records.Delete(task.ID))
+	}
+}
+
+// launch gives a task that was won its owner.
+func (e *Executor) launch(task protocol.Task) error {
+	t := e.newTask(task.ID, task.Generation, Claimed)
+	t.spec = &task
+	return e.take(t)
+}
+
+// pollFailed logs what a loop could not do, unless the client has: a refused key is
+// logged once, where it is noticed.
+func (e *Executor) pollFailed(what string, err error) error {
+	if !errors.Is(err, client.ErrUnauthorized) {
+		e.Log.Warn("could not "+what, zap.Error(err))
+	}
+	return err
+}

@@ -1,0 +1,181 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/heteroflow/node-agent/agent/logging"
+	"github.com/heteroflow/node-agent/agent/taskcontainer"
+	"github.com/heteroflow/node-agent/protocol"
+	"github.com/heteroflow/node-agent/runtime"
+)
+
+// runtime returns the container runtime, waiting for one.
+func (t *task) runtime(ctx context.Context) (runtime.Runtime, error) {
+	var rt runtime.Runtime
+	err := t.persist(ctx, "connect to the container runtime", func(context.Context) (err error) {
+		rt, err = t.e.Runtime()
+		return err
+	})
+	return rt, err
+}
+
+// The pauses between tries while the container runtime is away.
+const (
+	firstPause = time.Second
+	lastPause  = 30 * time.Second
+)
+
+// persist does op until the container runtime is there to answer: a daemon that restarts
+// says nothing about a task. It returns op's own outcome, or why ctx ended.
+func (t *task) persist(ctx context.Context, what string, op func(ctx context.Context) error) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := op(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if !errors.Is(err, runtime.ErrUnavailable) {
+			return err
+		}
+		if pause == firstPause {
+			t.log.Warn("container runtime away, trying until it answers", zap.String("action", what), zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (t *task) pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return errDetached
+	case <-time.After(d):
+		return nil
+	}
+}
+
+func (t *task) inspect(ctx context.Context, rt runtime.Runtime) (runtime.Container, error) {
+	var c runtime.Container
+	which := t.container
+	if which == "" {
+		which = taskcontainer.Name(t.id)
+	}
+	err := t.persist(ctx, "inspect the container", func(ctx context.Context) (err error) {
+		c, err = rt.Inspect(ctx, which)
+		return err
+	})
+	if ctx.Err() != nil {
+		return c, errDetached
+	}
+	return c, err
+}
+
+// start starts the container, for the first time or again. From the moment it is tried
+// the task counts as having run.
+func (t *task) start(ctx context.Context, rt runtime.Runtime) error {
+	t.remember(func(r *Record) { r.Started = true })
+	t.forgetHealth()
+	err := t.persist(ctx, "start the container", func(ctx context.Context) error { return rt.Start(ctx, t.container) })
+	switch {
+	case err == nil, ctx.Err() != nil:
+		return err
+	case errors.Is(err, runtime.ErrNotFound):
+		return fail(protocol.ReasonContainerLost, err)
+	default:
+		return fail(protocol.ReasonStartFailed, err)
+	}
+}
+
+// stopRetry is the pause before another try at stopping what would not die.
+const stopRetry = 30 * time.Second
+
+// stop ends the container's process and waits for that. A process that cannot be killed
+// keeps its owner here, and with it everything the task holds.
+func (t *task) stop(ctx context.Context, rt runtime.Runtime, c runtime.Container) error {
+	t.enter(Stopping)
+	t.log.Info("stopping container", logging.ContainerID(c.ID), zap.String("why", t.whyStopped()), zap.Duration("grace", t.supervision.Grace))
+	err := t.persist(ctx, "stop the container", func(ctx context.Context) error {
+		return rt.Stop(ctx, c.ID, t.supervision.Grace)
+	})
+	switch {
+	case err == nil, errors.Is(err, runtime.ErrNotFound):
+		return nil
+	case ctx.Err() != nil:
+		return errDetached
+	}
+	t.log.Error("container does not stop; its GPUs stay reserved, trying again", logging.ContainerID(c.ID), logging.Reason(protocol.ReasonStopTimeout), zap.Error(err))
+	t.setHealth(protocol.TaskHealth{State: protocol.HealthUnhealthy, Since: new(time.Now()), Message: fmt.Sprintf("%s: %v", protocol.ReasonStopTimeout, err)})
+	return t.pause(ctx, stopRetry)
+}
+
+func (t *task) whyStopped() string {
+	if verdict := t.verdict(); verdict != "" {
+		return string(verdict)
+	}
+	v := t.viewNow()
+	if v.over != "" {
+		return v.over
+	}
+	return "the control plane says " + string(v.status)
+}
+
+// removeAttempts bounds the tries at removing a container: a busy mount often goes away
+// within seconds, and what does not is found again by reconciliation.
+const removeAttempts = 5
+
+// remove takes the task's container away, now that nothing is owed for it, and forgets
+// the task. It removes by name, so that a container whose creation was never answered
+// goes too, and only what carries this assignment's labels.
+func (t *task) remove(ctx context.Context) error {
+	t.enter(Removing)
+	rt, err := t.runtime(ctx)
+	if err != nil {
+		return err
+	}
+	for attempt := 1; ; attempt++ {
+		err := t.persist(ctx, "remove the container", func(ctx context.Context) error { return t.removeOnce(ctx, rt) })
+		switch {
+		case err == nil:
+			if err := t.e.records.Delete(t.id); err != nil {
+				t.log.Warn("record not dropped from the journal", zap.Error(err))
+			}
+			return nil
+		case ctx.Err() != nil:
+			return errDetached
+		case attempt == removeAttempts:
+			return fmt.Errorf("remove container %s: %w", taskcontainer.Name(t.id), err)
+		}
+		if err := t.pause(ctx, time.Duration(attempt)*firstPause); err != nil {
+			return err
+		}
+	}
+}
+
+func (t *task) removeOnce(ctx context.Context, rt runtime.Runtime) error {
+	c, err := rt.Inspect(ctx, taskcontainer.Name(t.id))
+	if errors.Is(err, runtime.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	id, err := taskcontainer.Identify(c, t.e.NodeID)
+	if err != nil {
+		return err
+	}
+	if id.Generation != t.generation {
+		return nil // another assignment's, with an owner of its own
+	}
+	if err := rt.Remove(ctx, c.ID); err != nil {
+		return err
+	}
+	t.log.Info("container removed", logging.ContainerID(c.ID))
+	return nil
+}

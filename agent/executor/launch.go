@@ -1,0 +1,173 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/heteroflow/node-agent/agent/logging"
+	"github.com/heteroflow/node-agent/agent/taskcontainer"
+	"github.com/heteroflow/node-agent/protocol"
+	"github.com/heteroflow/node-agent/runtime"
+)
+
+func fail(reason protocol.Reason, err error) error {
+	return &taskcontainer.RefusedError{Reason: reason, Err: err}
+}
+
+// launch takes the task to a running container. When it does not, the result says how the
+// task ended, nil that nobody waits to hear; an error leaves it for later.
+func (t *task) launch(parent context.Context) (running bool, result *Result, err error) {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	t.abandonable(cancel)
+	defer t.abandonable(nil)
+
+	begun := time.Now()
+	err = t.launchSteps(ctx)
+	failed, isFailure := errors.AsType[*taskcontainer.RefusedError](err)
+	switch {
+	case err == nil:
+		t.log.Info("task running", logging.ContainerID(t.container), logging.Took(time.Since(begun)))
+		return true, nil, nil
+	case parent.Err() != nil:
+		return false, nil, errDetached
+	case errors.Is(err, errUnwanted) && t.wanted() == wantNothing:
+		return false, nil, nil
+	case errors.Is(err, errUnwanted):
+		return false, &Result{ContainerID: t.container, Reason: protocol.ReasonStopped, Message: "stopped before it was started"}, nil
+	case isFailure:
+		t.log.Warn("task could not be launched", logging.Reason(failed.Reason), zap.Error(err))
+		return false, &Result{ContainerID: t.container, Reason: failed.Reason, Message: err.Error()}, nil
+	default:
+		return false, nil, err
+	}
+}
+
+func (t *task) launchSteps(ctx context.Context) error {
+	blueprint, err := t.e.Builder.Build(*t.spec, t.log)
+	if err != nil {
+		return err
+	}
+	t.supervision = blueprint.Supervision
+	rt, err := t.runtime(ctx)
+	if err != nil {
+		return err
+	}
+	t.enter(Pulling)
+	if err := t.ensureImage(ctx, rt); err != nil {
+		return err
+	}
+	t.enter(Creating)
+	if err := t.create(ctx, rt, blueprint.Spec); err != nil {
+		return err
+	}
+	t.enter(Starting)
+	if err := t.start(ctx, rt); err != nil {
+		return err
+	}
+	return t.verify(ctx, rt, blueprint)
+}
+
+// verify looks from outside at what the started container got. One that got something
+// else is killed before it is called running.
+func (t *task) verify(ctx context.Context, rt runtime.Runtime, blueprint taskcontainer.Blueprint) error {
+	if len(blueprint.Volumes) == 0 {
+		return nil
+	}
+	pid, err := t.pid(ctx, rt)
+	if err != nil || pid == 0 {
+		return err
+	}
+	changed := blueprint.Verify(pid)
+	if changed == nil {
+		return nil
+	}
+	if still, err := t.pid(ctx, rt); err != nil || still != pid {
+		return err // it ended while it was looked into
+	}
+	if err := t.persist(ctx, "kill the container", func(ctx context.Context) error { return rt.Stop(ctx, t.container, 0) }); err != nil {
+		return fmt.Errorf("%w; and killing it: %w", changed, err)
+	}
+	return fail(protocol.ReasonVolumeDenied, changed)
+}
+
+func (t *task) ensureImage(ctx context.Context, rt runtime.Runtime) error {
+	var auth *runtime.RegistryAuth
+	if a := t.spec.RegistryAuth; a != nil {
+		auth = &runtime.RegistryAuth{Username: a.Username, Password: a.Password.Reveal(), IdentityToken: a.IdentityToken.Reveal()}
+	}
+	err := t.persist(ctx, "get the image", func(ctx context.Context) error {
+		return t.e.Puller.Ensure(ctx, rt, t.id, t.spec.Image, auth)
+	})
+	switch {
+	case err == nil, ctx.Err() != nil:
+		return err
+	case errors.Is(err, runtime.ErrNotFound):
+		return fail(protocol.ReasonImageNotFound, err)
+	case errors.Is(err, runtime.ErrUnauthorized):
+		return fail(protocol.ReasonRegistryDenied, err)
+	case errors.Is(err, runtime.ErrInvalid):
+		return fail(protocol.ReasonInvalidSpec, err)
+	default:
+		return fail(protocol.ReasonImagePullFailed, err)
+	}
+}
+
+// create ensures the container exists. A container of an earlier assignment of this very
+// task, which this node no longer owes anything for, gives way.
+func (t *task) create(ctx context.Context, rt runtime.Runtime, spec runtime.Spec) error {
+	var c runtime.Container
+	ensure := func(ctx context.Context) (err error) {
+		c, err = rt.Create(ctx, spec)
+		return err
+	}
+	err := t.persist(ctx, "create the container", ensure)
+	if errors.Is(err, runtime.ErrConflict) {
+		if removed, errRemove := t.removeEarlier(ctx, rt); errRemove != nil {
+			err = errors.Join(err, errRemove)
+		} else if removed {
+			err = t.persist(ctx, "create the container", ensure)
+		}
+	}
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return err
+	case errors.Is(err, runtime.ErrInvalid):
+		return fail(protocol.ReasonInvalidSpec, err)
+	default:
+		return fail(protocol.ReasonStartFailed, err)
+	}
+	t.container = c.ID
+	for _, warning := range c.Warnings {
+		t.log.Warn("the runtime warns about the container", logging.ContainerID(c.ID), zap.String("warning", warning))
+	}
+	return nil
+}
+
+func (t *task) removeEarlier(ctx context.Context, rt runtime.Runtime) (bool, error) {
+	c, err := rt.Inspect(ctx, taskcontainer.Name(t.id))
+	if err != nil {
+		return false, fmt.Errorf("look at the container in the way: %w", err)
+	}
+	id, err := taskcontainer.Identify(c, t.e.NodeID)
+	if err != nil || id.Generation >= t.generation {
+		return false, err
+	}
+	t.log.Info("removing the container of an earlier assignment", logging.ContainerID(c.ID), zap.Int64("earlier_generation", id.Generation))
+	return true, rt.Remove(ctx, c.ID)
+}
+
+// pid is the container's first process; 0 when it has ended and there is nothing to look
+// into any more.
+func (t *task) pid(ctx context.Context, rt runtime.Runtime) (int, error) {
+	c, err := t.inspect(ctx, rt)
+	if errors.Is(err, runtime.ErrNotFound) {
+		return 0, nil
+	}
+	return c.PID, err
+}

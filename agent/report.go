@@ -1,0 +1,74 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/heteroflow/node-agent/agent/connector"
+	"github.com/heteroflow/node-agent/agent/taskcontainer"
+	"github.com/heteroflow/node-agent/protocol"
+	"github.com/heteroflow/node-agent/runtime"
+)
+
+// The sources of a heartbeat. Each answers at once with what is known.
+
+func (a *Agent) reportHost(ctx context.Context, hb *protocol.Heartbeat) {
+	dirs := []string{a.cfg.StateDir}
+	if root := a.connector.Status().Info.RootDir; root != "" {
+		dirs = append(dirs, root)
+	}
+	hb.Host = a.host.Read(ctx, a.client.LocalAddr(), dirs)
+}
+
+func (a *Agent) reportRuntime(_ context.Context, hb *protocol.Heartbeat) {
+	status := a.connector.Status()
+	hb.DockerAvailable = status.Available
+	hb.ExecMode = execMode(status)
+	if status.Name == "" {
+		return // not looked at yet
+	}
+	hb.Runtime = &protocol.RuntimeReport{
+		Name: string(status.Name), Version: status.Info.Version, Available: status.Available, CDI: status.Info.CDI,
+	}
+	if status.Err != nil {
+		hb.Runtime.Error = status.Err.Error()
+		hb.ErrorMessage = fmt.Sprintf("container runtime %s does not answer: %v", status.Name, status.Err)
+	}
+	if status.Available {
+		hb.LiveTaskIDs = live(status.Containers)
+	}
+}
+
+func execMode(status connector.Status) protocol.ExecMode {
+	switch {
+	case !status.Available:
+		return protocol.ExecBareMetal
+	case status.Name == runtime.Containerd:
+		return protocol.ExecContainerd
+	default:
+		return protocol.ExecDocker
+	}
+}
+
+// live are the tasks whose container was seen running; empty, not nil, when none was.
+func live(containers []runtime.Container) []string {
+	ids := []string{}
+	for _, c := range containers {
+		if c.State == runtime.StateRunning {
+			ids = append(ids, c.Labels[taskcontainer.LabelTaskID])
+		}
+	}
+	return ids
+}
+
+func (a *Agent) reportWork(_ context.Context, hb *protocol.Heartbeat) {
+	if a.executor.Draining() {
+		hb.State = protocol.NodeDraining
+	}
+	hb.TaskHealth = a.executor.Health()
+	hb.Pulls = a.executor.Puller.Running()
+	hb.UndeliveredResults = new(a.executor.Undelivered())
+	if unsaved := a.journal.Unsaved(); unsaved > 0 && hb.ErrorMessage == "" {
+		hb.ErrorMessage = fmt.Sprintf("%d records cannot be written to the state directory: they would not survive a restart", unsaved)
+	}
+}

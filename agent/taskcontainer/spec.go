@@ -1,0 +1,161 @@
+// Package taskcontainer knows what a task's container is made from and how it is
+// recognised again: the one place where a protocol.Task becomes a runtime.Spec and where
+// a container's labels become a task. It does nothing and keeps nothing.
+package taskcontainer
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/heteroflow/node-agent/agent/pathfence"
+	"github.com/heteroflow/node-agent/protocol"
+	"github.com/heteroflow/node-agent/runtime"
+)
+
+// Builder turns tasks into containers by the node's rules.
+type Builder struct {
+	// Fence decides which host paths a task may mount.
+	Fence *pathfence.Fence
+	// LogLimits bound the output each container may leave on the disk.
+	LogLimits runtime.LogLimits
+}
+
+// RefusedError says which precondition a task does not meet.
+type RefusedError struct {
+	Reason protocol.Reason
+	Err    error
+}
+
+// Error gives every problem found.
+func (e *RefusedError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the problems.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+func refuse(reason protocol.Reason, err error) error { return &RefusedError{reason, err} }
+
+// Blueprint is all there is to know of a container before it is made.
+type Blueprint struct {
+	Spec        runtime.Spec
+	Supervision Supervision
+	Volumes     []Volume
+}
+
+// Volume is a host path that passed the fence, and where it is mounted.
+type Volume struct {
+	pathfence.Resolved
+	Target string
+}
+
+// Verify checks that the container whose first process is pid got the very volumes that
+// passed the fence: a path can be swapped between the check and the daemon's mount. The
+// error matches pathfence.ErrChanged.
+func (b Blueprint) Verify(pid int) error {
+	for _, v := range b.Volumes {
+		if err := v.VerifyIn(fmt.Sprintf("/proc/%d/root", pid), v.Target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Build returns the blueprint of a task's container, or a *RefusedError.
+func (b Builder) Build(t protocol.Task, log *zap.Logger) (Blueprint, error) {
+	sup := Supervision{Timeout: t.Timeout(), Grace: t.StopGrace(), Network: t.Network, Health: t.HealthCheck}
+	if sup.Network == "" {
+		sup.Network = protocol.NetworkBridge
+	}
+	if err := t.Validate(); err != nil {
+		return Blueprint{}, refuse(protocol.ReasonInvalidSpec, err)
+	}
+	if len(t.Devices)+len(t.Slices) > 0 {
+		return Blueprint{}, refuse(protocol.ReasonGPUUnavailable, errors.New("devices, slices: this release cannot give cards to a task yet"))
+	}
+	volumes, err := b.volumes(t.Volumes)
+	if err != nil {
+		return Blueprint{}, refuse(protocol.ReasonVolumeDenied, err)
+	}
+	spec := runtime.Spec{
+		Name:       Name(t.ID),
+		Image:      t.Image,
+		Labels:     labelsOf(t, sup),
+		Entrypoint: t.Command,
+		Args:       t.Args,
+		Env:        environment(t.Env, log),
+		WorkingDir: t.WorkingDir,
+		User:       t.User,
+		Mounts:     mounts(t.Volumes, volumes),
+		Network:    runtime.Network{Mode: runtime.NetworkMode(sup.Network), Ports: ports(t.Ports)},
+		IPC:        runtime.IPCPrivate,
+		Resources: runtime.Resources{
+			CPUs: t.CPUs, MemoryBytes: t.MemoryBytes, PidsLimit: t.PIDsLimit, ShmSizeBytes: t.ShmSizeBytes,
+		},
+		Logs: b.LogLimits,
+	}
+	if t.IPC == protocol.IPCHost {
+		spec.IPC = runtime.IPCHost
+	}
+	if err := spec.Validate(); err != nil {
+		return Blueprint{}, refuse(protocol.ReasonInvalidSpec, err)
+	}
+	return Blueprint{Spec: spec, Supervision: sup, Volumes: volumes}, nil
+}
+
+// environment drops names without a value: a runtime that fills them in from its own
+// environment would hand the task the daemon's secrets.
+func environment(env []string, log *zap.Logger) []string {
+	var kept []string
+	for _, kv := range env {
+		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" {
+			log.Warn("environment entry without a value dropped", zap.String("name", name))
+			continue
+		}
+		kept = append(kept, kv)
+	}
+	return kept
+}
+
+func (b Builder) volumes(asked []protocol.Volume) ([]Volume, error) {
+	var volumes []Volume
+	var errs []error
+	for i, v := range asked {
+		access := pathfence.Write
+		if v.ReadOnly {
+			access = pathfence.Read
+		}
+		resolved, err := b.Fence.Check(v.HostPath, access)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("volumes[%d].host_path: %w", i, err))
+			continue
+		}
+		volumes = append(volumes, Volume{resolved, v.ContainerPath})
+	}
+	return volumes, errors.Join(errs...)
+}
+
+// mounts names the volumes by the paths the fence resolved them to: these have no links
+// that could be turned elsewhere.
+func mounts(asked []protocol.Volume, volumes []Volume) []runtime.Mount {
+	var mounts []runtime.Mount
+	for i, v := range volumes {
+		mounts = append(mounts, runtime.Mount{Source: v.Path, Target: v.Target, ReadOnly: asked[i].ReadOnly})
+	}
+	return mounts
+}
+
+func ports(asked []protocol.Port) []runtime.Port {
+	var published []runtime.Port
+	for _, p := range asked {
+		transport := p.Protocol
+		if transport == "" {
+			transport = protocol.ProtocolTCP
+		}
+		published = append(published, runtime.Port{
+			Container: uint16(p.ContainerPort), Host: uint16(p.HostPort), Protocol: string(transport),
+		})
+	}
+	return published
+}
