@@ -24,21 +24,32 @@ func makeNamespace(path string) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	made := make(chan error, 1)
-	go func() {
-		// The thread now has a namespace of its own and must serve nobody else: it is
-		// never unlocked, so it ends with the goroutine.
-		goruntime.LockOSThread()
+	if err := onSpareThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			made <- fmt.Errorf("unshare: %w", err)
-			return
+			return fmt.Errorf("unshare: %w", err)
 		}
-		made <- unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
-	}()
-	if err := <-made; err != nil {
+		return unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
+	}); err != nil {
 		return errors.Join(err, os.Remove(path))
 	}
 	return nil
+}
+
+// onSpareThread runs f on a thread that ends afterwards, so that nothing f does to it
+// reaches another goroutine. The process's first thread cannot end, and what is done to
+// it shows in /proc as the whole process's: it is kept out of the way.
+func onSpareThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		goruntime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			defer goruntime.UnlockOSThread()
+			done <- onSpareThread(f)
+			return
+		}
+		done <- f() // the thread stays locked and ends with the goroutine
+	}()
+	return <-done
 }
 
 // isNamespace tells a namespace from the empty file that a crash between making and

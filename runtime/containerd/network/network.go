@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
@@ -56,6 +57,8 @@ type Network struct {
 	plugins *libcni.CNIConfig
 	list    *libcni.NetworkConfigList
 	types   []string // the plugins that are run
+
+	publish sync.Mutex // held from looking whether ports are free until they are taken
 }
 
 // New prepares the network; nothing is made before the first Up.
@@ -121,6 +124,13 @@ func (n *Network) Up(ctx context.Context, id string, ports []runtime.Port) (neti
 	}
 	if err := n.Down(ctx, id); err != nil {
 		return netip.Addr{}, fmt.Errorf("clear an earlier network of %s: %w", id, err)
+	}
+	if len(ports) > 0 {
+		n.publish.Lock()
+		defer n.publish.Unlock()
+		if err := n.checkPorts(id, ports); err != nil {
+			return netip.Addr{}, err
+		}
 	}
 	if err := makeNamespace(n.Path(id)); err != nil {
 		return netip.Addr{}, fmt.Errorf("make network namespace of %s: %w", id, err)
@@ -229,14 +239,16 @@ func (n *Network) runtimeConf(id string, capabilities map[string]any) *libcni.Ru
 	return &libcni.RuntimeConf{ContainerID: id, NetNS: n.Path(id), IfName: interfaceName, CapabilityArgs: capabilities}
 }
 
+// mapping is a published port as portmap wants it.
+type mapping struct {
+	HostPort      uint16 `json:"hostPort"`
+	ContainerPort uint16 `json:"containerPort"`
+	Protocol      string `json:"protocol"`
+}
+
 func portMappings(ports []runtime.Port) map[string]any {
 	if len(ports) == 0 {
 		return nil
-	}
-	type mapping struct {
-		HostPort      uint16 `json:"hostPort"`
-		ContainerPort uint16 `json:"containerPort"`
-		Protocol      string `json:"protocol"`
 	}
 	var mappings []mapping
 	for _, p := range ports {

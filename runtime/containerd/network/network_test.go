@@ -151,9 +151,16 @@ func TestWhatACrashLeftIsTakenDown(t *testing.T) {
 
 func TestASecondUpReplacesTheFirst(t *testing.T) {
 	n, c := newNetwork(t)
+	own, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for range 3 {
 		if _, err := n.Up(t.Context(), "one", nil); err != nil {
 			t.Fatal(err)
+		}
+		if now, err := os.Readlink("/proc/self/ns/net"); err != nil || now != own {
+			t.Fatalf("this process has moved from %s to %s, %v", own, now, err)
 		}
 	}
 	if leases, err := filepath.Glob(filepath.Join(c.RunDir, "ipam/heteroflow/10.*")); err != nil || len(leases) != 1 {
@@ -258,6 +265,44 @@ func TestHelperServe(t *testing.T) {
 	_, err = conn.Write([]byte("hello"))
 	if err := errors.Join(err, conn.Close(), l.Close()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestAPortThatIsTakenIsRefused(t *testing.T) {
+	n, c := newNetwork(t)
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	udp, err := net.ListenPacket("udp6", "[::]:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	before := traces(t, c)
+	tcpPort, udpPort := uint16(tcp.Addr().(*net.TCPAddr).Port), uint16(udp.LocalAddr().(*net.UDPAddr).Port)
+	for _, port := range []runtime.Port{{Container: 80, Host: tcpPort, Protocol: "tcp"}, {Container: 80, Host: udpPort, Protocol: "udp"}} {
+		if _, err := n.Up(t.Context(), "one", []runtime.Port{port}); !errors.Is(err, network.ErrPortTaken) {
+			t.Errorf("%+v: got %v", port, err)
+		}
+	}
+	if after := traces(t, c); !slices.Equal(after, before) {
+		t.Errorf("left behind: %q", after)
+	}
+
+	shared := []runtime.Port{{Container: 80, Host: 38090, Protocol: "tcp"}}
+	var wg sync.WaitGroup
+	errs := make([]error, 2)
+	for i := range errs {
+		wg.Go(func() { _, errs[i] = n.Up(t.Context(), fmt.Sprintf("c%d", i), shared) })
+	}
+	wg.Wait()
+	if won, lost := errors.Join(errs...) != nil, errs[0] == nil || errs[1] == nil; !won || !lost {
+		t.Errorf("two containers at once: got %v, want one of them to be refused", errs)
+	}
+	if _, err := n.Up(t.Context(), "c2", []runtime.Port{{Container: 80, Host: 38090, Protocol: "udp"}}); err != nil {
+		t.Errorf("the same number of another protocol: %v", err)
 	}
 }
 

@@ -19,7 +19,7 @@ func mounts(in Input) []specs.Mount {
 		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
 		{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
 	}
-	m = append(m, ipcMounts(in.Spec)...)
+	m = append(m, ipcMounts(in)...)
 	for _, file := range []struct{ source, target string }{
 		{in.Hosts, "/etc/hosts"}, {in.ResolvConf, "/etc/resolv.conf"}, {in.HostnameFile, "/etc/hostname"},
 	} {
@@ -38,14 +38,16 @@ func mounts(in Input) []specs.Mount {
 	return m
 }
 
-func ipcMounts(s runtime.Spec) []specs.Mount {
-	if s.IPC == runtime.IPCHost {
-		return []specs.Mount{
-			{Destination: "/dev/shm", Type: "bind", Source: "/dev/shm", Options: []string{"rbind", "rprivate", "nosuid", "noexec", "nodev"}},
-			{Destination: "/dev/mqueue", Type: "bind", Source: "/dev/mqueue", Options: []string{"rbind", "rprivate", "nosuid", "noexec", "nodev"}},
+func ipcMounts(in Input) []specs.Mount {
+	if in.Spec.IPC == runtime.IPCHost {
+		bind := []string{"rbind", "rprivate", "nosuid", "noexec", "nodev"}
+		m := []specs.Mount{{Destination: "/dev/shm", Type: "bind", Source: "/dev/shm", Options: bind}}
+		if in.HostQueues {
+			m = append(m, specs.Mount{Destination: "/dev/mqueue", Type: "bind", Source: "/dev/mqueue", Options: bind})
 		}
+		return m
 	}
-	size := s.Resources.ShmSizeBytes
+	size := in.Spec.Resources.ShmSizeBytes
 	if size == 0 {
 		size = defaultShmSize
 	}

@@ -43,6 +43,7 @@ type Input struct {
 	Limits      Limits
 	Cgroup2     bool
 	LimitSwap   bool // the kernel accounts for swap
+	HostQueues  bool // the host has /dev/mqueue
 }
 
 // Command is what a container of this spec and image runs. runtime.ErrInvalid if neither

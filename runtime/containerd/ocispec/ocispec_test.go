@@ -65,7 +65,7 @@ func TestGoldenSpecs(t *testing.T) {
 	full.Hosts, full.ResolvConf, full.HostnameFile = "/state/hosts", "/state/resolv.conf", "/state/hostname"
 	full.NetNS, full.Cgroup2, full.LimitSwap = "/run/netns/task-2", true, true
 	host := input()
-	host.Spec.Network.Mode, host.Spec.IPC = runtime.NetworkHost, runtime.IPCHost
+	host.Spec.Network.Mode, host.Spec.IPC, host.HostQueues = runtime.NetworkHost, runtime.IPCHost, true
 
 	for name, in := range map[string]ocispec.Input{"plain": input(), "full": full, "host": host} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,319 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path"
+
+	"github.com/containerd/containerd/api/types/runc/options"
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/typeurl/v2"
+	"github.com/moby/sys/user"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/heteroflow/node-agent/runtime"
+	"github.com/heteroflow/node-agent/runtime/containerd/ocispec"
+)
+
+// ociShim is the containerd runtime that runs runc and all that take its arguments.
+const ociShim = "io.containerd.runc.v2"
+
+// labelContainer is on a snapshot and names its container, which may not exist yet.
+const labelContainer = "io.heteroflow.container"
+
+// Create ensures the container exists. Its cgroup is /NAMESPACE/ID below each controller.
+func (r *Runtime) Create(ctx context.Context, spec runtime.Spec) (runtime.Container, error) {
+	if err := errors.Join(spec.Validate(), checkSources(spec.Mounts)); err != nil {
+		return runtime.Container{}, err
+	}
+	what := "create container " + spec.Name
+	id := containerID(spec.Name)
+	release, err := r.locks.take(ctx, id)
+	if err != nil {
+		return runtime.Container{}, translate(ctx, what, err)
+	}
+	defer release()
+	call, cancel := r.bound(ctx, writeTimeout)
+	defer cancel()
+
+	_, err = r.client.ContainerService().Get(call, id)
+	if errdefs.IsNotFound(err) {
+		if err := r.create(call, id, spec); err != nil {
+			return runtime.Container{}, translate(ctx, what, err)
+		}
+	} else if err != nil {
+		return runtime.Container{}, translate(ctx, what, err)
+	}
+	o, err := r.observe(call, id)
+	if err != nil {
+		return runtime.Container{}, translate(ctx, what, err)
+	}
+	if o.meta.Name != spec.Name || o.meta.Labels[runtime.LabelSpecHash] != spec.Hash() {
+		return runtime.Container{}, fmt.Errorf("%s: %w: one of that name exists with another spec", what, runtime.ErrConflict)
+	}
+	return o.container(), nil
+}
+
+// checkSources: a mount source is never made, and what is missing is best said before
+// anything else is done.
+func checkSources(mounts []runtime.Mount) error {
+	for _, m := range mounts {
+		if _, err := os.Stat(m.Source); err != nil {
+			return fmt.Errorf("%w: mount source: %w", runtime.ErrInvalid, err)
+		}
+	}
+	return nil
+}
+
+// create makes everything anew; what a crash has left under the id goes first.
+func (r *Runtime) create(ctx context.Context, id string, spec runtime.Spec) (err error) {
+	named, err := runtime.ParseReference(spec.Image)
+	if err != nil {
+		return err
+	}
+	lease, err := r.lease(ctx, leaseCreate, createTime)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		after, cancel := r.detached(ctx)
+		defer cancel()
+		if err != nil {
+			err = errors.Join(err, r.discard(after, id))
+		}
+		if err := r.client.LeasesService().Delete(after, lease); err != nil {
+			r.options.Log.Warn("lease left to expire", zap.String("container_id", id), zap.Error(err))
+		}
+	}()
+	ctx = leases.WithLease(ctx, lease.ID)
+
+	img, err := r.findImage(ctx, named)
+	if err != nil {
+		return fmt.Errorf("image %s: %w", named, err)
+	}
+	config, err := r.configOf(ctx, img)
+	if err != nil {
+		return fmt.Errorf("image %s: %w", named, err)
+	}
+	if _, err := ocispec.Command(spec, config.config); err != nil {
+		return err
+	}
+	mounts, err := r.snapshot(ctx, id, img, config.chain)
+	if err != nil {
+		return fmt.Errorf("prepare root file system: %w", err)
+	}
+	who, err := userIn(ctx, mounts, spec, config)
+	if err != nil {
+		return err
+	}
+	oci, m, err := r.compose(id, named.String(), spec, config, who)
+	if err != nil {
+		return err
+	}
+	return r.store(ctx, id, oci, m)
+}
+
+// discard removes what create has made before the container itself.
+func (r *Runtime) discard(ctx context.Context, id string) error {
+	err := r.client.SnapshotService(r.options.Snapshotter).Remove(ctx, id)
+	if errdefs.IsNotFound(err) {
+		err = nil
+	}
+	return errors.Join(err, os.RemoveAll(string(r.dir(id))))
+}
+
+// snapshot gives the container its own writable layer over the image's.
+func (r *Runtime) snapshot(ctx context.Context, id string, img images.Image, chain string) ([]mount.Mount, error) {
+	s := r.client.SnapshotService(r.options.Snapshotter)
+	own := snapshots.WithLabels(map[string]string{labelContainer: id})
+	mounts, err := s.Prepare(ctx, id, chain, own)
+	if errdefs.IsAlreadyExists(err) {
+		if err := r.discard(ctx, id); err != nil {
+			return nil, err
+		}
+		mounts, err = s.Prepare(ctx, id, chain, own)
+	}
+	if errdefs.IsNotFound(err) {
+		// Another client fetched the image without unpacking it.
+		if err := client.NewImage(r.client, img).Unpack(ctx, r.options.Snapshotter); err != nil {
+			return nil, err
+		}
+		mounts, err = s.Prepare(ctx, id, chain, own)
+	}
+	return mounts, err
+}
+
+func userIn(ctx context.Context, mounts []mount.Mount, spec runtime.Spec, image imageConfig) (u user.ExecUser, err error) {
+	name := spec.User
+	if name == "" {
+		name = image.config.User
+	}
+	err = mount.WithReadonlyTempMount(ctx, mounts, func(root string) error {
+		u, err = ocispec.ResolveUser(root, name)
+		return err
+	})
+	return u, err
+}
+
+// compose makes the OCI spec, our own facts and the files bound into the container.
+func (r *Runtime) compose(id, ref string, spec runtime.Spec, image imageConfig, who user.ExecUser) (*specs.Spec, meta, error) {
+	labels := map[string]string{runtime.LabelSpecHash: spec.Hash()}
+	for key, value := range spec.Labels {
+		labels[key] = value
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, meta{}, err
+	}
+	m := meta{
+		Name: spec.Name, Image: ref, Labels: labels, Network: spec.Network, Logs: spec.Logs,
+		Hostname: ocispec.Hostname(spec, host), StopSignal: image.config.StopSignal,
+	}
+	dir := r.dir(id)
+	if err := r.writeFiles(id, m); err != nil {
+		return nil, meta{}, err
+	}
+	in := ocispec.Input{
+		Spec: spec, Image: image.config, User: who, Hostname: m.Hostname,
+		Hosts: dir.Hosts(), ResolvConf: dir.ResolvConf(), HostnameFile: dir.Hostname(),
+		CgroupsPath: path.Join("/", r.options.Namespace, id),
+		Limits:      r.limits(),
+		Cgroup2:     onCgroup2(),
+		LimitSwap:   accountsForSwap(),
+		HostQueues:  isDirectory("/dev/mqueue"),
+	}
+	if spec.Network.Mode == runtime.NetworkBridge {
+		in.NetNS = r.network.Path(id)
+	}
+	oci, err := ocispec.Build(in)
+	return oci, m, err
+}
+
+// accountsForSwap: version 1 of the controller has the limit only if the kernel was
+// booted to account for swap; version 2 has it wherever there is swap to limit.
+func accountsForSwap() bool {
+	if onCgroup2() {
+		return true
+	}
+	_, err := os.Stat("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes")
+	return err == nil
+}
+
+func isDirectory(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// resolvConfs are the host's resolver configurations. systemd-resolved keeps the servers
+// it asks in the second, and in the first an address that only the host can reach.
+var resolvConfs = []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
+
+func (r *Runtime) writeFiles(id string, m meta) error {
+	dir := r.dir(id)
+	if err := os.RemoveAll(string(dir)); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(string(dir), 0o700); err != nil {
+		return err
+	}
+	resolv, err := os.ReadFile(resolvConfs[0])
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if real, err := os.ReadFile(resolvConfs[1]); err == nil && m.Network.Mode != runtime.NetworkHost {
+		resolv = real
+	}
+	return errors.Join(
+		writeShared(dir.ResolvConf(), ocispec.ResolvConf(resolv, m.Network.Mode)),
+		writeShared(dir.Hostname(), []byte(m.Hostname+"\n")),
+		r.writeHosts(id, m, netip.Addr{}),
+	)
+}
+
+// writeHosts rewrites the file in place: it may be bound into the container already.
+func (r *Runtime) writeHosts(id string, m meta, ip netip.Addr) error {
+	host, err := os.ReadFile("/etc/hosts")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return writeShared(r.dir(id).Hosts(), ocispec.HostsFile(host, m.Network.Mode, m.Hostname, ip))
+}
+
+// writeShared writes a file that any user in the container may read.
+func writeShared(name string, data []byte) error {
+	if err := os.WriteFile(name, data, 0o644); err != nil { //nolint:gosec // as said
+		return err
+	}
+	return os.Chmod(name, 0o644) //nolint:gosec // whatever the umask is
+}
+
+// limits asks the kernel who the daemon is, and that process what it may give.
+func (r *Runtime) limits() ocispec.Limits {
+	pid, err := peer(r.options.Address)
+	if err != nil {
+		pid = -1
+	}
+	limits, err := ocispec.LimitsOf(pid)
+	if err != nil {
+		r.options.Log.Debug("limits of the daemon are not known; asking for what GPU work wants", zap.Error(err))
+	}
+	return limits
+}
+
+func peer(socket string) (pid int, err error) {
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var credentials *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		credentials, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil || credErr != nil {
+		return 0, errors.Join(err, credErr)
+	}
+	return int(credentials.Pid), nil
+}
+
+func (r *Runtime) store(ctx context.Context, id string, oci *specs.Spec, m meta) error {
+	encoded, err := typeurl.MarshalAny(oci)
+	if err != nil {
+		return fmt.Errorf("encode OCI spec: %w", err)
+	}
+	small, large := splitLabels(m.Labels)
+	m.Labels = large
+	extension, err := m.encode()
+	if err != nil {
+		return err
+	}
+	runtimeInfo := containers.RuntimeInfo{Name: ociShim}
+	if r.options.OCIRuntime != "" {
+		if runtimeInfo.Options, err = typeurl.MarshalAny(&options.Options{BinaryName: r.options.OCIRuntime}); err != nil {
+			return fmt.Errorf("encode runtime options: %w", err)
+		}
+	}
+	_, err = r.client.ContainerService().Create(ctx, containers.Container{
+		ID: id, Labels: small, Image: m.Image, Runtime: runtimeInfo, Spec: encoded,
+		Snapshotter: r.options.Snapshotter, SnapshotKey: id,
+		Extensions: map[string]typeurl.Any{metaKey: extension},
+	})
+	return err
+}

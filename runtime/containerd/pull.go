@@ -1,0 +1,106 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/errdefs"
+
+	"github.com/heteroflow/node-agent/runtime"
+	"github.com/heteroflow/node-agent/runtime/containerd/registry"
+)
+
+// Leases keep what is being put together from containerd's garbage collector. They expire
+// by themselves where a crash leaves them.
+const (
+	labelLease = "io.heteroflow.lease"
+	labelOwner = "io.heteroflow.lease-owner"
+
+	leasePull   = "pull"
+	leaseCreate = "create"
+
+	// keepFetched is how long the layers of a pull that failed stay for the next attempt.
+	keepFetched = 6 * time.Hour
+	createTime  = 15 * time.Minute
+)
+
+// unpackBeat is how often a pull says that it goes on while the daemon unpacks layers,
+// which moves no bytes and takes minutes for large ones.
+const unpackBeat = 5 * time.Second
+
+// Pull fetches and unpacks an image. The layers that an earlier attempt has fetched are
+// not fetched again. Besides when bytes have moved, Progress is called every few seconds
+// while the daemon unpacks.
+func (r *Runtime) Pull(ctx context.Context, req runtime.PullRequest) (runtime.Image, error) {
+	named, err := runtime.ParseReference(req.Ref)
+	if err != nil {
+		return runtime.Image{}, err
+	}
+	what := "pull image " + named.String()
+	call := r.in(ctx)
+	lease, err := r.lease(call, leasePull, keepFetched)
+	if err != nil {
+		return runtime.Image{}, translate(ctx, what, err)
+	}
+	session := registry.NewSession(call, r.options.HostsDir, named, req.Auth, req.Progress)
+	defer session.Close()
+	stop := beat(session.Progress)
+	_, err = r.client.Pull(leases.WithLease(call, lease.ID), named.String(),
+		client.WithResolver(session.Resolver()),
+		client.WithPullUnpack,
+		client.WithPullSnapshotter(r.options.Snapshotter),
+	)
+	stop()
+	if err != nil {
+		// The lease stays: it is what keeps the finished layers.
+		return runtime.Image{}, translate(ctx, what, pullError(err))
+	}
+	session.Progress.Repeat()
+	img, err := r.describe(call, named)
+	if err := errors.Join(err, r.client.LeasesService().Delete(call, lease)); err != nil {
+		return runtime.Image{}, translate(ctx, what, err)
+	}
+	return img, nil
+}
+
+// pullError tells content that is not what its digest says, which only a registry can be
+// the cause of, from the daemon's other refusals.
+func pullError(err error) error {
+	if errdefs.IsFailedPrecondition(native(err)) {
+		return fmt.Errorf("%w: %w", runtime.ErrRegistryUnavailable, err)
+	}
+	return err
+}
+
+// beat repeats the progress while nothing is asked of the registry, until stopped.
+func beat(p *registry.Progress) (stop func()) {
+	done, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		ticker := time.NewTicker(unpackBeat)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				if p.Idle() {
+					p.Repeat()
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() { close(done); <-stopped }
+}
+
+func (r *Runtime) lease(ctx context.Context, purpose string, expires time.Duration) (leases.Lease, error) {
+	return r.client.LeasesService().Create(ctx,
+		leases.WithID("heteroflow-"+purpose+"-"+randomID()),
+		leases.WithExpiration(expires),
+		leases.WithLabels(map[string]string{labelLease: purpose, labelOwner: r.self}),
+	)
+}

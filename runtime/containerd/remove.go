@@ -1,0 +1,167 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"go.uber.org/zap"
+
+	"github.com/heteroflow/node-agent/runtime"
+)
+
+// Remove kills the container if it runs and removes all that belongs to it, whichever
+// parts of it there are: task, network, container, file system, logs, in this order.
+func (r *Runtime) Remove(ctx context.Context, id string) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	release, err := r.locks.take(ctx, id)
+	if err == nil {
+		defer release()
+		call, cancel := r.bound(ctx, writeTimeout)
+		defer cancel()
+		err = r.remove(call, id)
+	}
+	return translate(ctx, "remove container "+id, err)
+}
+
+func (r *Runtime) remove(ctx context.Context, id string) error {
+	c, err := r.client.ContainerService().Get(ctx, id)
+	if err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	task, err := r.task(ctx, id)
+	if err != nil {
+		return err
+	}
+	if task != nil {
+		// Not by way of a record that may be damaged: all that counts is the id.
+		o := observed{record: containers.Container{ID: id}, task: task}
+		if err := r.kill(ctx, o); err != nil {
+			return err
+		}
+		if err := r.deleteTask(ctx, id); err != nil {
+			return err
+		}
+	}
+	if err := r.network.Down(ctx, id); err != nil {
+		return err
+	}
+	if err := r.client.ContainerService().Delete(ctx, id); err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("delete container: %w", err)
+	}
+	snapshotter := r.options.Snapshotter
+	if c.Snapshotter != "" {
+		snapshotter = c.Snapshotter // it was made before the configuration changed
+	}
+	if err := r.client.SnapshotService(snapshotter).Remove(ctx, id); err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("remove root file system: %w", err)
+	}
+	return os.RemoveAll(string(r.dir(id)))
+}
+
+// Sweep finds and removes what crashes have left: tasks, file systems, networks,
+// directories and leases without a container, and the tasks and networks of containers
+// that ended while nobody watched. Containers are never removed, and nothing without
+// our mark is touched. What cannot be removed is in the error, the rest is done.
+func (r *Runtime) Sweep(ctx context.Context) error {
+	call, cancel := r.bound(ctx, writeTimeout)
+	defer cancel()
+	leases, err := r.client.LeasesService().List(call, "labels."+quote(labelLease)+"=="+leaseCreate)
+	if err != nil {
+		return translate(ctx, "sweep containerd", err)
+	}
+	var errs []error
+	for _, l := range leases {
+		if l.Labels[labelOwner] == r.self {
+			continue // of a Create that is at work
+		}
+		r.options.Log.Info("lease of an earlier process removed", zap.String("lease", l.ID))
+		if err := r.client.LeasesService().Delete(call, l); err != nil && !errdefs.IsNotFound(err) {
+			errs = append(errs, err)
+		}
+	}
+	ids, err := r.traces(call)
+	errs = append(errs, err)
+	for _, id := range ids {
+		errs = append(errs, r.sweepOne(call, id))
+	}
+	return translate(ctx, "sweep containerd", errors.Join(errs...))
+}
+
+func quote(label string) string { return `"` + label + `"` }
+
+// traces returns the ids of everything that may be left of a container.
+func (r *Runtime) traces(ctx context.Context) ([]string, error) {
+	seen := map[string]bool{}
+	var errs []error
+	answer, err := r.client.TaskService().List(ctx, &tasks.ListTasksRequest{})
+	if err != nil {
+		errs = append(errs, errgrpc.ToNative(err))
+	} else {
+		for _, task := range answer.Tasks {
+			seen[task.ID] = true
+		}
+	}
+	errs = append(errs, r.client.SnapshotService(r.options.Snapshotter).Walk(ctx, func(_ context.Context, info snapshots.Info) error {
+		seen[info.Name] = true
+		return nil
+	}, "labels."+quote(labelContainer)))
+	networks, err := r.network.IDs()
+	errs = append(errs, err)
+	for _, id := range networks {
+		seen[id] = true
+	}
+	entries, err := os.ReadDir(filepath.Join(r.options.StateDir, r.options.Namespace))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		errs = append(errs, err)
+	}
+	for _, e := range entries {
+		seen[e.Name()] = true
+	}
+	var ids []string
+	for id := range seen {
+		if validID(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, errors.Join(errs...)
+}
+
+// sweepOne looks again under the container's lock, so that nothing is taken from under a
+// Create or Start that is at work.
+func (r *Runtime) sweepOne(ctx context.Context, id string) error {
+	release, err := r.locks.take(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	o, err := r.observe(ctx, id)
+	if errdefs.IsNotFound(err) {
+		r.options.Log.Info("remains without a container removed", zap.String("container_id", id))
+		return r.remove(ctx, id)
+	}
+	if err != nil {
+		return err
+	}
+	if _, ours, err := metaOf(o.record); err != nil || !ours {
+		return err
+	}
+	if o.task != nil && o.task.Status == tasktypes.Status_CREATED {
+		r.options.Log.Info("start that was cut short undone", zap.String("container_id", id))
+		return r.clear(ctx, o)
+	}
+	if o.state() == runtime.StateExited || o.task == nil {
+		return r.clear(ctx, o)
+	}
+	return nil
+}
