@@ -1,6 +1,7 @@
 package devserver
 
 import (
+	"bytes"
 	"compress/gzip"
 	"errors"
 	"io"
@@ -108,29 +109,35 @@ func (s *Server) authorize(api huma.API, ctx huma.Context, next func(huma.Contex
 	next(ctx)
 }
 
-// decode unpacks gzip bodies where that is offered. What comes out is bounded
-// by the operation's own limit, as any body.
+// decode unpacks gzip bodies of agents where that is offered. A caller
+// without the key gets nothing unpacked: its operation refuses it.
 func (s *Server) decode(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch encoding := strings.ToLower(r.Header.Get("Content-Encoding")); {
 		case encoding == "" || encoding == "identity":
-		case encoding == "gzip" && s.features.Gzip:
-			unpacked, err := gzip.NewReader(r.Body)
-			if err != nil {
-				writeError(w, newError(http.StatusBadRequest, "the body is not gzip: %s", err))
-				return
-			}
-			r.Body = struct {
-				io.Reader
-				io.Closer
-			}{unpacked, r.Body}
-			r.ContentLength = -1
-		default:
+		case encoding != "gzip" || !s.features.Gzip:
 			writeError(w, newError(http.StatusUnsupportedMediaType, "bodies encoded %q are not taken here", encoding))
 			return
+		case s.keys.isSystem(r.Header.Get(protocol.HeaderAPIKey)):
+			body, err := unzip(r.Body)
+			if err != nil {
+				writeError(w, newError(http.StatusBadRequest, "the body cannot be unpacked: %s", err))
+				return
+			}
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// unzip unpacks at most what the largest body may have; the operation's own
+// limit refuses one that reaches it.
+func unzip(body io.Reader) ([]byte, error) {
+	unpacked, err := gzip.NewReader(body)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(unpacked, maxHeartbeatBytes))
 }
 
 // jsonErrors answers what no route takes in the protocol's error shape.
@@ -143,6 +150,10 @@ func jsonErrors(mux *http.ServeMux) http.Handler {
 		}
 		probe := &statusProbe{header: http.Header{}, status: http.StatusOK}
 		fallback.ServeHTTP(probe, r)
+		if probe.status < http.StatusBadRequest { // a redirect to the clean path
+			fallback.ServeHTTP(w, r)
+			return
+		}
 		if allow := probe.header.Get("Allow"); allow != "" {
 			w.Header().Set("Allow", allow)
 		}

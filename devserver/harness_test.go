@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/heteroflow/node-agent/devserver/operator"
+	"github.com/heteroflow/node-agent/devserver/store"
 	"github.com/heteroflow/node-agent/protocol"
 )
 
@@ -172,4 +174,19 @@ func (p *plane) put(id string, u protocol.TaskUpdate) result {
 func (p *plane) move(id, node string, from, to protocol.TaskStatus) {
 	p.t.Helper()
 	decode[protocol.Task](p.t, p.put(id, protocol.TaskUpdate{NodeID: node, FromStatus: from, Status: to}), http.StatusOK)
+}
+
+// serveOnce handles one request without a connection.
+func serveOnce(b *testing.B, server *Server, method, path string, body []byte) int {
+	b.Helper()
+	r := httptest.NewRequestWithContext(b.Context(), method, path, bytes.NewReader(body))
+	r.Header.Set(protocol.HeaderAPIKey, systemKey)
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	server.Handler().ServeHTTP(w, r)
+	return w.Code
+}
+
+func nodeAt(said protocol.NodeState, received time.Time) store.Node {
+	return store.Node{ReceivedAt: &received, Kept: store.Kept{State: said}}
 }
