@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,35 @@ func TestATorchFileCutAtAnyByteIsNotWhole(t *testing.T) {
 	for cut := range len(torch) {
 		if err := checkZipString(torch[:cut]); err == nil {
 			t.Errorf("cut at %d of %d passed", cut, len(torch))
+		}
+	}
+}
+
+// The files in testdata/torch-1.13 were written by PyTorch 1.13: torch.save, the same with
+// _use_new_zipfile_serialization=False, and the .metadata of a distributed checkpoint.
+func TestFilesWrittenByTorch(t *testing.T) {
+	root, err := os.OpenRoot("testdata/torch-1.13")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = root.Close() })
+	d, err := openDir(root, ".", newBudget(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.inFile("saved.pt", checkTorch), d.inFile("dcp.metadata", checkPickle), d.torchWhole("legacy.pt")); err != nil {
+		t.Error(err)
+	}
+	if err := d.inFile("legacy.pt", checkTorch); !errors.Is(err, errLegacy) {
+		t.Errorf("legacy file: %v, want errLegacy", err)
+	}
+	saved, err := root.ReadFile("saved.pt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := range saved {
+		if err := checkZipString(string(saved[:cut])); err == nil {
+			t.Errorf("cut at %d of %d passed", cut, len(saved))
 		}
 	}
 }
