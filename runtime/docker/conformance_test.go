@@ -12,23 +12,15 @@ import (
 	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/runtime/docker"
 	"github.com/heteroflow/node-agent/runtime/runtimetest"
+	"github.com/heteroflow/node-agent/test/daemon"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// requireDocker skips the test unless a daemon answers.
-func requireDocker(t testing.TB) {
-	t.Helper()
-	api := bareClient(t)
-	if _, err := api.Ping(t.Context(), client.PingOptions{}); err != nil {
-		t.Skipf("no docker daemon: %v", err)
-	}
-}
-
 // bareClient is moby's own client, for what runtime.Runtime cannot do.
-func bareClient(t testing.TB) *client.Client {
+func bareClient(t testing.TB, host string) *client.Client {
 	t.Helper()
-	api, err := client.New()
+	api, err := client.New(client.WithHost(host))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,11 +47,11 @@ func connect(t testing.TB, o docker.Options) *docker.Runtime {
 }
 
 func TestDockerConforms(t *testing.T) {
-	requireDocker(t)
-	api := bareClient(t)
+	host := daemon.RequireDocker(t)
+	api := bareClient(t, host)
 	runtimetest.Run(t, runtimetest.Harness{
 		New: func(t *testing.T) runtime.Runtime {
-			r, err := docker.New(docker.Options{})
+			r, err := docker.New(docker.Options{Host: host})
 			if err != nil {
 				t.Fatal(err)
 			}

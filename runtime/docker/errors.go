@@ -74,6 +74,7 @@ var reasons = []reason{
 	{text: ": eof", class: runtime.ErrRegistryUnavailable, in: pulling},
 	{text: "unexpected http status: 5", class: runtime.ErrRegistryUnavailable, in: pulling},
 	{text: "parsing http 5", class: runtime.ErrRegistryUnavailable, in: pulling},
+	{text: "invalid character '<'", class: runtime.ErrRegistryUnavailable, in: pulling}, // a web page
 
 	{is: cerrdefs.ErrNotFound, class: runtime.ErrNotFound},
 	{is: cerrdefs.ErrConflict, class: runtime.ErrConflict},
@@ -98,8 +99,8 @@ func classify(err error, in scope) error {
 		return err
 	}
 	class := runtime.ErrUnavailable
-	if !client.IsErrConnectionFailed(err) {
-		class = lookUp(err, in)
+	if r, ok := findReason(err, in); ok {
+		class = r.class
 	}
 	if class == runtime.ErrThrottled {
 		return &runtime.ThrottledError{RetryAfter: retryAfter(err.Error()), Err: err}
@@ -107,17 +108,18 @@ func classify(err error, in scope) error {
 	return fmt.Errorf("%w: %w", class, err)
 }
 
-func lookUp(err error, in scope) error {
+func findReason(err error, in scope) (reason, bool) {
+	if client.IsErrConnectionFailed(err) {
+		return reason{}, false // texts about connections would be about this one
+	}
 	message := strings.ToLower(err.Error())
 	for _, r := range reasons {
-		if r.in != anyCall && r.in != in {
-			continue
-		}
-		if r.is != nil && errors.Is(err, r.is) || r.text != "" && strings.Contains(message, r.text) {
-			return r.class
+		fits := r.is != nil && errors.Is(err, r.is) || r.text != "" && strings.Contains(message, r.text)
+		if fits && (r.in == anyCall || r.in == in) {
+			return r, true
 		}
 	}
-	return runtime.ErrUnavailable
+	return reason{}, false
 }
 
 var retryAfterPattern = regexp.MustCompile(`(?i)retry-after: *([0-9.]+(?:ns|us|µs|ms|s|m|h))`)

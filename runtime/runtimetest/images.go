@@ -6,26 +6,27 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/heteroflow/node-agent/runtime"
-	"github.com/heteroflow/node-agent/test/image"
 	"github.com/heteroflow/node-agent/test/registry"
 )
 
-// build makes an image.
-func build(t *testing.T, o image.Options) v1.Image {
+// variant is the workload image with one more variable in its environment, which makes
+// it another image of the same layers: building one anew takes seconds.
+func (s *suite) variant(t *testing.T, variable string) v1.Image {
 	t.Helper()
-	img, err := image.Build(t.Context(), o)
+	config, err := s.workload.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = config.DeepCopy()
+	config.Config.Env = append(config.Config.Env, variable+"="+s.run)
+	img, err := mutate.ConfigFile(s.workload, config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return img
-}
-
-// push puts a new image into the suite's registry and returns its reference.
-func (s *suite) push(t *testing.T, name string, o image.Options) string {
-	t.Helper()
-	return pushTo(t, s.registry, name, build(t, o))
 }
 
 func pushTo(t *testing.T, r *registry.Registry, name string, img v1.Image) string {
@@ -67,7 +68,7 @@ func digestOf(t *testing.T, img v1.Image) string {
 }
 
 func (s *suite) testImages(t *testing.T) {
-	img := build(t, image.Options{Env: []string{"RUN=" + s.run}})
+	img := s.variant(t, "FIRST")
 	tagged := pushTo(t, s.registry, "team/app:v1", img)
 	repository := strings.TrimSuffix(tagged, ":v1")
 	digest := digestOf(t, img)
@@ -135,7 +136,7 @@ func (s *suite) testImages(t *testing.T) {
 		}
 	})
 	t.Run("a tag that moved names the new image", func(t *testing.T) {
-		second := build(t, image.Options{Env: []string{"RUN=" + s.run, "SECOND=1"}})
+		second := s.variant(t, "SECOND")
 		pushTo(t, s.registry, "team/app:v1", second)
 		now := s.pull(t, tagged)
 		if now.ID == pulled.ID || !slices.Contains(now.Refs, repository+"@"+digestOf(t, second)) {

@@ -3,22 +3,32 @@ package runtimetest
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
 	"github.com/heteroflow/node-agent/runtime"
-	"github.com/heteroflow/node-agent/test/image"
 	"github.com/heteroflow/node-agent/test/registry"
 )
 
 // slowImage pushes an image with a layer of noise that no daemon has yet.
-func (s *suite) slowImage(t *testing.T, r *registry.Registry, name string, size int64) string {
+func (s *suite) slowImage(t *testing.T, name string, size int64) string {
 	t.Helper()
-	ref := pushTo(t, r, name, build(t, image.Options{Fillers: []image.Filler{{Bytes: size, Seed: rand.Uint64()}}}))
+	layer, err := random.Layer(size, types.OCILayer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := mutate.AppendLayers(s.variant(t, "SLOW"), layer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := pushTo(t, s.registry, name, img)
 	s.removeImageLater(t, ref)
 	return ref
 }
@@ -41,9 +51,13 @@ func startRegistry(t *testing.T, o registry.Options) *registry.Registry {
 func (s *suite) testPull(t *testing.T) {
 	t.Run("progress grows to all bytes and is never reported twice at once", s.pullProgress)
 	t.Run("an image that is here is pulled again without a change", func(t *testing.T) {
-		first := s.pull(t, s.image)
-		if again := s.pull(t, s.image); again.ID != first.ID {
-			t.Errorf("got %+v, want %+v", again, first)
+		first, err := s.rt.Image(t.Context(), s.image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := s.rt.Pull(t.Context(), runtime.PullRequest{Ref: s.image, Auth: s.auth})
+		if err != nil || again.ID != first.ID {
+			t.Errorf("got %+v, %v, want %+v", again, err, first)
 		}
 	})
 	t.Run("wrong or missing credentials are told apart from a missing image", s.pullCredentials)
@@ -69,7 +83,7 @@ func (s *suite) testPull(t *testing.T) {
 	})
 	t.Run("a web page instead of an image is a broken registry", func(t *testing.T) {
 		r := startRegistry(t, registry.Options{})
-		pushTo(t, r, "x:v1", build(t, image.Options{}))
+		pushTo(t, r, "x:v1", s.workload)
 		r.AnswerHTML(registry.Any, 100)
 		_, err := s.rt.Pull(t.Context(), runtime.PullRequest{Ref: r.Ref("x:v1")})
 		wantClass(t, err, runtime.ErrRegistryUnavailable)
@@ -81,7 +95,7 @@ func (s *suite) testPull(t *testing.T) {
 
 func (s *suite) pullProgress(t *testing.T) {
 	const size = 2 << 20
-	ref := s.slowImage(t, s.registry, "slow:v1", size)
+	ref := s.slowImage(t, "slow:v1", size)
 	s.registry.Slow(registry.Blobs, 4<<20)
 	defer s.registry.Heal()
 	var calling atomic.Bool
@@ -107,7 +121,7 @@ func (s *suite) pullProgress(t *testing.T) {
 }
 
 func (s *suite) pullCredentials(t *testing.T) {
-	ref := s.push(t, "secret:v1", image.Options{Env: []string{"SECRET=" + s.run}})
+	ref := pushTo(t, s.registry, "secret:v1", s.variant(t, "SECRET"))
 	wrong := "not-the-" + s.run
 	for _, auth := range []*runtime.RegistryAuth{nil, {}, {Username: username, Password: wrong}, {Username: wrong, Password: password}} {
 		_, err := s.rt.Pull(t.Context(), runtime.PullRequest{Ref: ref, Auth: auth})
@@ -122,7 +136,7 @@ func (s *suite) pullCredentials(t *testing.T) {
 }
 
 func (s *suite) pullForgets(t *testing.T) {
-	ref := s.push(t, "private:v1", image.Options{Env: []string{"PRIVATE=" + s.run}})
+	ref := pushTo(t, s.registry, "private:v1", s.variant(t, "PRIVATE"))
 	s.pull(t, ref)
 	for _, rt := range []runtime.Runtime{s.rt, s.client(t)} {
 		_, err := rt.Pull(t.Context(), runtime.PullRequest{Ref: ref})
@@ -132,7 +146,7 @@ func (s *suite) pullForgets(t *testing.T) {
 
 func (s *suite) pullToken(t *testing.T) {
 	r := startRegistry(t, registry.Options{Username: username, Password: password, Token: true})
-	ref := pushTo(t, r, "token:v1", build(t, image.Options{Env: []string{"TOKEN=" + s.run}}))
+	ref := pushTo(t, r, "token:v1", s.variant(t, "TOKEN"))
 	_, err := s.rt.Pull(t.Context(), runtime.PullRequest{Ref: ref, Auth: &runtime.RegistryAuth{Username: username, Password: "wrong"}})
 	wantClass(t, err, runtime.ErrUnauthorized)
 	_, err = s.rt.Pull(t.Context(), runtime.PullRequest{Ref: ref})
@@ -146,7 +160,7 @@ func (s *suite) pullToken(t *testing.T) {
 func (s *suite) pullThrottled(t *testing.T) {
 	const wait = 7 * time.Second
 	r := startRegistry(t, registry.Options{})
-	ref := pushTo(t, r, "busy:v1", build(t, image.Options{Env: []string{"BUSY=" + s.run}}))
+	ref := pushTo(t, r, "busy:v1", s.variant(t, "BUSY"))
 	s.removeImageLater(t, ref)
 	r.Throttle(registry.Manifests, 100, wait)
 	_, err := s.rt.Pull(t.Context(), runtime.PullRequest{Ref: ref})
@@ -169,7 +183,7 @@ func (s *suite) pullThrottled(t *testing.T) {
 }
 
 func (s *suite) pullCancelled(t *testing.T) {
-	ref := s.slowImage(t, s.registry, "stalled:v1", 1<<20)
+	ref := s.slowImage(t, "stalled:v1", 1<<20)
 	stall := s.registry.Stall(registry.Blobs, 64<<10)
 	defer s.registry.Heal()
 	defer stall.Release()
@@ -200,7 +214,7 @@ func (s *suite) pullCancelled(t *testing.T) {
 }
 
 func (s *suite) pullTwice(t *testing.T) {
-	ref := s.slowImage(t, s.registry, "shared:v1", 1<<20)
+	ref := s.slowImage(t, "shared:v1", 1<<20)
 	ids := make(chan string, 2)
 	for range 2 {
 		go func() {

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/test/image"
 	"github.com/heteroflow/node-agent/test/registry"
@@ -76,7 +78,8 @@ type suite struct {
 	rt       runtime.Runtime
 	registry *registry.Registry
 	auth     *runtime.RegistryAuth
-	image    string // the workload image, which the daemon has
+	workload v1.Image
+	image    string // its reference; the daemon has it
 	run      string // the value of testLabel on everything this run made
 	names    atomic.Int64
 }
@@ -99,7 +102,11 @@ func setUp(t *testing.T, h Harness) *suite {
 			t.Error(err)
 		}
 	})
-	s.image = s.push(t, "workload:v1", image.Options{})
+	s.workload, err = image.Build(t.Context(), image.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.image = pushTo(t, reg, "workload:v1", s.workload)
 	s.pull(t, s.image)
 	t.Cleanup(func() { s.sweep(t) })
 	return s
