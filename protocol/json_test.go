@@ -113,8 +113,7 @@ func TestEveryFieldOnTheWireIsDocumented(t *testing.T) {
 			return
 		}
 		seen[typ] = true
-		for i := range typ.NumField() {
-			f := typ.Field(i)
+		for f := range typ.Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if !f.Anonymous && (name == "" || name != strings.ToLower(name) || !strings.HasSuffix(f.Tag.Get("doc"), ".")) {
 				t.Errorf("%s.%s: json %q, doc %q", typ, f.Name, name, f.Tag.Get("doc"))

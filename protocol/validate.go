@@ -133,7 +133,7 @@ func (p *problems) absolutePath(field, s string) {
 
 // within checks a number against inclusive bounds.
 func within[N int | int64 | float64](p *problems, field string, n, least, most N) {
-	if !(n >= least && n <= most) { // written so that NaN is refused
+	if n < least || n > most || n != n { // only NaN differs from itself
 		p.add(field, "is %v, must be %v to %v", n, least, most)
 	}
 }

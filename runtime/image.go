@@ -39,7 +39,7 @@ func (RegistryAuth) String() string { return "***" }
 func (RegistryAuth) GoString() string { return "***" }
 
 // Format hides the credentials from every verb.
-func (RegistryAuth) Format(f fmt.State, _ rune) { fmt.Fprint(f, "***") }
+func (RegistryAuth) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("***")) }
 
 // MarshalJSON hides the credentials from logs that encode values.
 func (RegistryAuth) MarshalJSON() ([]byte, error) { return []byte(`"***"`), nil }

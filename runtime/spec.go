@@ -112,46 +112,52 @@ var namePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{1,127}$`)
 
 // Validate returns all that no daemon could make sense of, each matching ErrInvalid.
 func (s Spec) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...))
-	}
+	var errs problems
 	if !namePattern.MatchString(s.Name) {
-		bad("name %q: want 2 to 128 of [a-zA-Z0-9_.-], the first a letter or digit", s.Name)
+		errs.add("name %q: want 2 to 128 of [a-zA-Z0-9_.-], the first a letter or digit", s.Name)
 	}
 	if _, err := ParseReference(s.Image); err != nil {
 		errs = append(errs, err)
 	}
 	if size := labelBytes(s.Labels); size > MaxLabelBytes {
-		bad("labels: %d bytes in all, at most %d can be stored with a container", size, MaxLabelBytes)
+		errs.add("labels: %d bytes in all, at most %d can be stored with a container", size, MaxLabelBytes)
 	}
 	for i, kv := range s.Env {
 		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" {
-			bad("env[%d]: want NAME=value", i)
+			errs.add("env[%d]: want NAME=value", i)
 		}
 	}
 	texts := s.texts()
 	for _, where := range slices.Sorted(maps.Keys(texts)) {
 		if text := texts[where]; !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-			bad("%s: contains a NUL byte or is not valid UTF-8", where)
+			errs.add("%s: contains a NUL byte or is not valid UTF-8", where)
 		}
 	}
 	if s.WorkingDir != "" && !path.IsAbs(s.WorkingDir) {
-		bad("working dir %q: want an absolute path", s.WorkingDir)
+		errs.add("working dir %q: want an absolute path", s.WorkingDir)
 	}
 	for i, m := range s.Mounts {
-		if !path.IsAbs(m.Source) || path.Clean(m.Source) != m.Source {
-			bad("mounts[%d].source %q: want a clean absolute path", i, m.Source)
-		}
-		if !path.IsAbs(m.Target) || path.Clean(m.Target) != m.Target || m.Target == "/" {
-			bad("mounts[%d].target %q: want a clean absolute path other than /", i, m.Target)
-		}
+		m.validate(i, &errs)
 	}
-	errs = append(errs, s.Network.validate(), s.Resources.validate(s.IPC))
 	if s.Logs.MaxBytes <= 0 || s.Logs.MaxFiles <= 0 {
-		bad("logs: max bytes %d and max files %d must both be positive", s.Logs.MaxBytes, s.Logs.MaxFiles)
+		errs.add("logs: max bytes %d and max files %d must both be positive", s.Logs.MaxBytes, s.Logs.MaxFiles)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.Network.validate(), s.Resources.validate(s.IPC))...)
+}
+
+type problems []error
+
+func (p *problems) add(format string, args ...any) {
+	*p = append(*p, fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...))
+}
+
+func (m Mount) validate(i int, errs *problems) {
+	if !path.IsAbs(m.Source) || path.Clean(m.Source) != m.Source {
+		errs.add("mounts[%d].source %q: want a clean absolute path", i, m.Source)
+	}
+	if !path.IsAbs(m.Target) || path.Clean(m.Target) != m.Target || m.Target == "/" {
+		errs.add("mounts[%d].target %q: want a clean absolute path other than /", i, m.Target)
+	}
 }
 
 // texts returns every free text of the spec by where it stands. They end up in JSON,

@@ -84,7 +84,7 @@ func TestEachAnswerHasOneClass(t *testing.T) {
 			})
 			_, err := c.Task(t.Context(), "7")
 			for _, class := range classes {
-				if got, want := errors.Is(err, class), class == tc.want; got != want {
+				if got, want := errors.Is(err, class), errors.Is(tc.want, class); got != want {
 					t.Errorf("%v: is %v: %v, want %v", err, class, got, want)
 				}
 			}
@@ -261,7 +261,7 @@ func TestRetryAfterIsReadAsSecondsOrDateAndCapped(t *testing.T) {
 }
 
 func TestIdentifiersCannotEscapeTheirPath(t *testing.T) {
-	c := connect(t, func(w http.ResponseWriter, r *http.Request) {
+	c := connect(t, func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.EscapedPath() != "/api/v1/tasks/..%2F..%2Foperator" {
 			t.Errorf("path %s", r.URL.EscapedPath())
 		}

@@ -26,7 +26,7 @@ func (e *Executor) claimRound(ctx context.Context) error {
 		return e.pollFailed("look for new tasks", err)
 	}
 	for _, task := range tasks {
-		if e.room() == 0 || ctx.Err() != nil {
+		if e.room() == 0 {
 			return nil
 		}
 		if err := e.claim(ctx, task); err != nil {

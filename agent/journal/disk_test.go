@@ -153,14 +153,14 @@ func TestWriterForKill(t *testing.T) {
 	c := openResults(t, openJournal(t, dir, Options{}), Limits[result]{})
 	for generation := 1; ; generation++ {
 		mustPut(t, c, "a", result{Exit: &generation, LogTail: strings.Repeat("x", 8<<10)})
-		fmt.Println("durable", generation)
+		fmt.Fprintln(os.Stdout, "durable", generation)
 	}
 }
 
 func TestKilledAtAnyMomentARecordIsWhole(t *testing.T) {
 	for round := range 8 {
 		dir := t.TempDir()
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestWriterForKill$", "-test.v") //nolint:gosec // this test binary
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestWriterForKill$", "-test.v")
 		cmd.Env = append(os.Environ(), writerEnv+"="+dir)
 		out, err := cmd.StdoutPipe()
 		if err != nil {

@@ -18,7 +18,7 @@ func TestJournalBehavesAsAnOrderedMap(t *testing.T) {
 	limits := Limits[result]{Max: 4, Settled: func(r result) bool { return r.Settled }}
 	parent := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
-		dir, err := os.MkdirTemp(parent, "")
+		dir, err := os.MkdirTemp(parent, "") //nolint:usetesting // rapid.T has no TempDir
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -81,7 +81,7 @@ func (f *Fence) judgeRule(raw string, o *object, rule string, mounts mountTable,
 	case err != nil:
 		return fmt.Errorf("check host path %q against %q: %w", raw, rule, err)
 	}
-	defer target.file.Close() //nolint:errcheck // O_PATH: nothing to lose
+	defer target.file.Close()
 	if target.id == o.id {
 		return f.deniedBy(raw, o.path, rule, "it is")
 	}

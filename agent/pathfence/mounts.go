@@ -46,7 +46,7 @@ func readMounts() (mountTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // read only
+	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxMountinfo+1))
 	if err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ func (f *Fence) openDir(dir string, access Access) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close() //nolint:errcheck // O_PATH; held until here so that the inode is not reused
+	defer file.Close() // held until here so that the inode is not reused
 	if !resolved.Dir {
 		return nil, fmt.Errorf("open host path %q: %w", dir, errNotDir)
 	}

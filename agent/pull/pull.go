@@ -35,7 +35,7 @@ type Images interface {
 	Pull(ctx context.Context, req runtime.PullRequest) (runtime.Image, error)
 }
 
-// ErrStalled: no byte arrived for the inactivity timeout.
+// ErrStalled says that no byte arrived for the inactivity timeout.
 var ErrStalled = errors.New("pull stalled")
 
 // retryPause is the first pause between attempts; it doubles.
@@ -85,7 +85,7 @@ func (p *Puller) Ensure(ctx context.Context, images Images, taskID, ref string, 
 	if !errors.Is(err, runtime.ErrNotFound) {
 		return err
 	}
-	shared, leave := p.join(images, taskID, ref, auth)
+	shared, leave := p.join(images, taskID, ref, auth) //nolint:contextcheck // a shared pull outlives the task that started it
 	defer leave()
 	select {
 	case <-ctx.Done():

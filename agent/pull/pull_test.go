@@ -103,7 +103,7 @@ func TestEnsure(t *testing.T) {
 				err := p.Ensure(t.Context(), tc.store, "t1", ref, nil)
 				took := time.Since(start)
 				p.Wait()
-				if tc.want == context.DeadlineExceeded {
+				if errors.Is(tc.want, context.DeadlineExceeded) {
 					if err == nil || !strings.Contains(err.Error(), "timeout after 5m0s") || errors.Is(err, runtime.ErrNotFound) {
 						t.Errorf("got %v, want a timeout", err)
 					}

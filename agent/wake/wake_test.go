@@ -98,7 +98,9 @@ func TestTwoFailuresBringTheOrdinaryPollsBackUntilItWorksAgain(t *testing.T) {
 		broken := errors.New("broken")
 		p := &plane{script: []answer{
 			{after: time.Second, reply: protocol.WakeReply{Cursor: "1"}},
-			{err: broken}, {err: broken}, {err: broken},
+			{err: broken},
+			{err: broken},
+			{err: broken},
 			{after: hour, reply: protocol.WakeReply{Cursor: "1"}},
 		}}
 		var working []bool

@@ -10,11 +10,12 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/heteroflow/node-agent/protocol"
 	"github.com/shirou/gopsutil/v4/cpu"
 	"github.com/shirou/gopsutil/v4/host"
 	"github.com/shirou/gopsutil/v4/load"
 	"github.com/shirou/gopsutil/v4/mem"
+
+	"github.com/heteroflow/node-agent/protocol"
 )
 
 // Host reads one machine. It is safe for concurrent use.
