@@ -1,0 +1,317 @@
+package smi
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/text"
+)
+
+func parse(t *testing.T, command string, exitCode int, output string) Result {
+	t.Helper()
+	res, err := Parse(text.SplitCommand(command), exitCode, []byte(output))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+func TestAToolThatFailsAsAWholeIsACollectorErrorWithItsOwnWords(t *testing.T) {
+	for words, code := range map[string]string{
+		"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure …":    "driver_not_loaded",
+		"NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure …":          "library_not_found",
+		"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.90":     "lib_rm_version_mismatch",
+		"Failed to initialize NVML: Unknown Error":                                                     "nvml_unknown",
+		"Failed to initialize NVML: N/A\nFailed to properly shut down NVML: N/A":                       "nvml_unknown",
+		"Failed to initialize NVML: GPU access blocked by the operating system":                        "operating_system_blocked",
+		"Failed to initialize NVML: Insufficient Permissions":                                          "no_permission",
+		"Failed to initialize NVML: No supported GPUs were found\nUnable to determine the number of …": "gpu_not_found",
+		"Failed to initialize NVML: Something Of The Future":                                           "something_of_the_future",
+		"No devices were found": "no_devices",
+		"Field \"mig.mode.current\" is not a valid field to query.":                                CodeInvalidField,
+		"nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown":       "driver_not_loaded",
+		"Mismatch in versions between nvidia-smi and NVML.\nAre you sure you are using nvidia-smi": "smi_nvml_mismatch",
+		"Failed to display compute instances: Insufficient Permissions":                            "no_permission",
+		"No GPU instances found: Insufficient Permissions":                                         "no_permission",
+		"bash: nvidia-smi: command not found":                                                      "not_installed",
+	} {
+		t.Run(words, func(t *testing.T) {
+			for _, exit := range []int{0, 9, 255} {
+				res := parse(t, "nvidia-smi", exit, words+"\n")
+				first, _, _ := strings.Cut(words, "\n")
+				want := &gpu.CollectorError{Code: code, Message: first}
+				if diff := cmp.Diff(want, res.CollectorError); diff != "" {
+					t.Errorf("exit status %d (-want +got):\n%s", exit, diff)
+				}
+				if len(res.GPUs)+len(res.Failures) > 0 {
+					t.Errorf("cards of %q", words)
+				}
+			}
+		})
+	}
+}
+
+func TestTheExitStatusCountsOnlyWhereTheTextSaysNothing(t *testing.T) {
+	if res := parse(t, "nvidia-smi", 9, ""); res.CollectorError == nil || res.CollectorError.Code != "driver_not_loaded" {
+		t.Errorf("silent failure: %v", res.CollectorError)
+	}
+	row := "0, GPU-1f, NVIDIA T4, 31\n"
+	res := parse(t, "nvidia-smi --query-gpu=index,uuid,name,temperature.gpu --format=csv,noheader", 14, row)
+	if res.CollectorError != nil || len(res.GPUs) != 1 {
+		t.Errorf("valid row with status 14: %+v", res)
+	}
+	for _, words := range []string{"", "Segmentation fault", "some, text, with, commas", "+---+\n| a |\n+---+"} {
+		for _, command := range []string{"nvidia-smi", "nvidia-smi -q -x", "nvidia-smi --query-gpu=name --format=csv,noheader"} {
+			if res, err := Parse(text.SplitCommand(command), 139, []byte(words)); err == nil && (words != "" || len(res.GPUs) > 0) {
+				t.Errorf("%s: %q is understood", command, words)
+			}
+		}
+	}
+}
+
+func TestAHandleErrorBlamesItsCardInEveryFormThatDriversPrint(t *testing.T) {
+	const why = "Unable to determine the device handle for "
+	for _, c := range []struct {
+		name, command, line string
+		want                gpu.Failure
+	}{
+		{
+			"blank before the address", "nvidia-smi", why + "GPU 0000:0C:00.0: Unknown Error",
+			gpu.Failure{BusID: "0000:0c:00.0", Code: "handle_unknown_error"},
+		},
+		{
+			"lower case in -L", "nvidia-smi -L", why + "gpu 0000:01:00.0: Not Found",
+			gpu.Failure{BusID: "0000:01:00.0", Code: "handle_not_found"},
+		},
+		{
+			"address glued", "nvidia-smi", why + "GPU0000:91:00.0: GPU is lost.  Reboot the system to recover this GPU",
+			gpu.Failure{BusID: "0000:91:00.0", Code: "gpu_lost"},
+		},
+		{
+			"index and address", "nvidia-smi", why + "GPU11: 0000:84:00.0: GPU requires reset",
+			gpu.Failure{Index: new(11), BusID: "0000:84:00.0", Code: "reset_required"},
+		},
+		{
+			"index alone", "nvidia-smi", why + "GPU3: Unknown Error",
+			gpu.Failure{Index: new(3), Code: "handle_unknown_error"},
+		},
+		{
+			"eight digits of domain", "nvidia-smi", why + "GPU 0000000F:01:00.0: Timeout",
+			gpu.Failure{BusID: "000f:01:00.0", Code: "handle_timeout"},
+		},
+		{
+			"the card that -i selects", "nvidia-smi -q -i 5", why + "GPU 0000:09:00.0: Unknown Error",
+			gpu.Failure{Index: new(5), BusID: "0000:09:00.0", Code: "handle_unknown_error"},
+		},
+		{
+			"another reading", "nvidia-smi", "Unable to determine the product name of GPU 0000:09:00.0: Unknown Error",
+			gpu.Failure{BusID: "0000:09:00.0", Code: "handle_unknown_error"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.want.Message = c.line
+			res := parse(t, c.command, 0, c.line+"\n")
+			if diff := cmp.Diff([]gpu.Failure{c.want}, res.Failures); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if res.CollectorError != nil || len(res.GPUs) > 0 {
+				t.Errorf("more than the failure: %+v", res)
+			}
+		})
+	}
+}
+
+func TestAMissingPowerCableIsToldWithAllItsLines(t *testing.T) {
+	lines := "NVIDIA: could not open the device file /dev/nvidia2 (Input/output error).\n" +
+		"Unable to determine the device handle for GPU 0000:42:00.0: Unable to communicate with GPU because it is insufficiently powered.\n" +
+		"This may be because not all required external power cables are\n" +
+		"attached, or the attached cables are not seated properly."
+	res := parse(t, "nvidia-smi", 8, lines+"\n")
+	want := []gpu.Failure{{BusID: "0000:42:00.0", Code: "insufficient_power", Message: lines}}
+	if diff := cmp.Diff(want, res.Failures); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAnErrorOfACardThatNothingNamesIsTheCollectorsWhenItStandsAlone(t *testing.T) {
+	const line = "Unable to determine the device handle for GPU: Unknown Error"
+	if res := parse(t, "nvidia-smi", 0, line); res.CollectorError == nil || len(res.Failures) > 0 {
+		t.Errorf("alone: %+v", res)
+	}
+	command := "nvidia-smi --query-gpu=index,name --format=csv,noheader"
+	res := parse(t, command, 0, "0, NVIDIA T4\n[Unknown Error], [Unknown Error]\n")
+	if res.CollectorError != nil || len(res.GPUs) != 1 {
+		t.Errorf("a row without values beside a card: %+v", res)
+	}
+	res = parse(t, command, 0, "[Unknown Error], [Unknown Error]\n")
+	if res.CollectorError == nil || len(res.GPUs) != 0 {
+		t.Errorf("a row without values alone: %+v", res)
+	}
+}
+
+func TestALostCardIsNumberedOnlyWhereItsNeighboursLeaveOneNumber(t *testing.T) {
+	const lost = "Unable to determine the device handle for GPU 0000:0%s:00.0: Unknown Error\n"
+	at := func(bus string) string { return strings.Replace(lost, "%s", bus, 1) }
+	row := func(i string) string { return i + ", NVIDIA T4\n" }
+	for _, c := range []struct {
+		name, output string
+		want         []*int
+	}{
+		{"one between two", row("0") + at("2") + row("2"), []*int{new(1)}},
+		{"two between two", row("3") + at("2") + at("3") + row("6"), []*int{new(4), new(5)}},
+		{"one in a gap of two", row("0") + at("2") + row("3"), []*int{nil}},
+		{"at the end", row("0") + at("2"), []*int{nil}},
+		{"at the beginning", at("2") + row("1"), []*int{nil}},
+		{"where the numbers have closed up", row("0") + at("2") + row("1"), []*int{nil}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			res := parse(t, "nvidia-smi --query-gpu=index,name --format=csv,noheader", 0, c.output)
+			var got []*int
+			for _, f := range res.Failures {
+				got = append(got, f.Index)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestACorruptedInfoROMIsAWarningOfItsCard(t *testing.T) {
+	res := parse(t, "nvidia-smi --query-gpu=index,uuid,pci.bus_id,name --format=csv,noheader", 14,
+		"WARNING: infoROM is corrupted at gpu 0000:3B:00.0\n0, GPU-4c, 00000000:3B:00.0, Tesla T4\n")
+	want := gpu.Failure{
+		Index: new(0), UUID: "GPU-4c", BusID: "0000:3b:00.0", Code: "inforom_corrupted",
+		Message: "WARNING: infoROM is corrupted at gpu 0000:3B:00.0",
+	}
+	if diff := cmp.Diff([]gpu.Failure{want}, res.Failures); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if res.Stats[0].Health != gpu.HealthWarning {
+		t.Errorf("health %q", res.Stats[0].Health)
+	}
+}
+
+func TestWordsInAValuesPlaceAreAbsentAndNeverZero(t *testing.T) {
+	for _, word := range []string{
+		"[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "ERR!", "[Function Not Found]",
+		"[Requested functionality has been deprecated]", "[Insufficient Permissions]", "", "Unknown",
+	} {
+		cells := strings.Join([]string{"0", "GPU-2b", word, word, word, word, word, word, word}, ", ")
+		res := parse(t, "nvidia-smi --query-gpu=index,uuid,memory.total,memory.used,power.limit,serial,mig.mode.current,pci.bus_id,driver_version --format=csv,noheader", 0, cells)
+		want := gpu.Device{Index: new(0), UUID: "GPU-2b", Vendor: gpu.NVIDIA, Type: gpu.NVIDIA}
+		if diff := cmp.Diff([]gpu.Device{want}, res.GPUs); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", word, diff)
+		}
+		if diff := cmp.Diff([]gpu.Stats{{Index: new(0), UUID: "GPU-2b", Health: gpu.HealthOK}}, res.Stats); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", word, diff)
+		}
+	}
+}
+
+func TestAPendingModeIsNotTheModeNow(t *testing.T) {
+	const fields = "index,uuid,mig.mode.current,mig.mode.pending"
+	for cells, want := range map[string]string{
+		"Enabled, Disabled": "enabled", "Disabled, Enabled": "disabled", "[N/A], Enabled": "", "Something, Enabled": "",
+	} {
+		res := parse(t, "nvidia-smi --query-gpu="+fields+" --format=csv,noheader", 0, "0, GPU-2b, "+cells)
+		if got := res.GPUs[0].MIGMode; got != want {
+			t.Errorf("%s: %q, want %q", cells, got, want)
+		}
+	}
+}
+
+func TestTheDriversOwnVerdictDecidesOverReadings(t *testing.T) {
+	for word, want := range map[string]struct{ health, code string }{
+		"None":             {gpu.HealthOK, ""},
+		"[N/A]":            {gpu.HealthOK, ""},
+		"Drain P2P":        {gpu.HealthWarning, ""},
+		"GPU Reset":        {gpu.HealthFailed, "reset_required"},
+		"Reset":            {gpu.HealthFailed, "reset_required"},
+		"Drain and Reset":  {gpu.HealthFailed, "reset_required"},
+		"Node Reboot":      {gpu.HealthFailed, "reboot_required"},
+		"Of A Later Drive": {gpu.HealthWarning, ""},
+	} {
+		res := parse(t, "nvidia-smi --query-gpu=index,uuid,temperature.gpu,gpu_recovery_action --format=csv,noheader", 0,
+			"0, GPU-2b, 40, "+word)
+		code := ""
+		if len(res.Failures) > 0 {
+			code = res.Failures[0].Code
+		}
+		if got := res.Stats[0].Health; got != want.health || code != want.code {
+			t.Errorf("%s: health %q, failure %q", word, got, code)
+		}
+		if acquitted := len(res.NoAction) == 1; acquitted != (word == "None") {
+			t.Errorf("%s: needs no action: %v", word, acquitted)
+		}
+	}
+}
+
+func TestColumnsOfAQueryAreFoundByNameWhereverTheyStand(t *testing.T) {
+	want := parse(t, "nvidia-smi --query-gpu=index,uuid,temperature.gpu --format=csv", 0,
+		"index, uuid, temperature.gpu\n0, GPU-2b, 40\n")
+	for name, c := range map[string][2]string{
+		"a header over a wrong command":  {"nvidia-smi --query-gpu=name,serial --format=csv", "index, uuid, temperature.gpu\n0, GPU-2b, 40"},
+		"no command":                     {"", "temperature.gpu, index, uuid\n40, 0, GPU-2b"},
+		"unknown columns around":         {"", "clocks.next [MHz], index, a.b, uuid, temperature.gpu, z\n1 MHz, 0, , GPU-2b, 40, [N/A]"},
+		"no header":                      {"nvidia-smi --query-gpu=uuid,index,temperature.gpu --format=csv,noheader", "GPU-2b, 0, 40"},
+		"the list as a word of its own":  {"nvidia-smi --query-gpu uuid,index,temperature.gpu --format csv,noheader", "GPU-2b, 0, 40"},
+		"old names":                      {"", "index, gpu_uuid, temperature.gpu\n0, GPU-2b, 40"},
+		"line ends of Windows":           {"", "index, uuid, temperature.gpu\r\n\r\n0, GPU-2b, 40\r\n"},
+		"two samples of a loop":          {"nvidia-smi --query-gpu=index,uuid,temperature.gpu -l 1", "index, uuid, temperature.gpu\n0, GPU-2b, 39\n0, GPU-2b, 40\n"},
+		"elided fields":                  {"nvidia-smi --query-gpu=index,uuid,...,temperature.gpu", "0, GPU-2b, P0, Default, 40"},
+		"through docker":                 {"docker run --rm img nvidia-smi --query-gpu=index,uuid,temperature.gpu", "0, GPU-2b, 40"},
+		"a warning nobody knows, before": {"", "Warning: something\nindex, uuid, temperature.gpu\n0, GPU-2b, 40"},
+	} {
+		if diff := cmp.Diff(want, parse(t, c[0], 0, c[1])); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestARowThatDoesNotFitItsColumnsIsNoCard(t *testing.T) {
+	for _, rows := range []string{"0, GPU-2b, 40, 50, 60", "0, GPU-2b\n1, GPU-2c, 40, 50"} {
+		res, err := Parse(
+			text.SplitCommand("nvidia-smi --query-gpu=index,uuid,temperature.gpu,power.draw --format=csv,noheader"), 0, []byte(rows))
+		if (err == nil) != (len(res.GPUs) > 0) {
+			t.Errorf("%q: %d cards, error %v", rows, len(res.GPUs), err)
+		}
+		for _, d := range res.GPUs {
+			if d.UUID == "GPU-2b" {
+				t.Errorf("%q: %+v", rows, d)
+			}
+		}
+	}
+}
+
+func TestALogOfSamplesSaysWhatItsLastSampleSays(t *testing.T) {
+	const card = "GPU 0: NVIDIA T4 (UUID: GPU-2b)\n"
+	const failed = "Failed to initialize NVML: Unknown Error\n"
+	if res := parse(t, "nvidia-smi -L", 0, card+card+failed); len(res.GPUs) != 0 || res.CollectorError == nil {
+		t.Errorf("failed at last: %+v", res)
+	}
+	if res := parse(t, "nvidia-smi -L", 0, failed+card+card); len(res.GPUs) != 1 || res.CollectorError != nil {
+		t.Errorf("well at last: %+v", res)
+	}
+}
+
+func TestACutTextIsReadAsFarAsItGoes(t *testing.T) {
+	for _, name := range []string{"table-580.txt", "log-mig.txt", "log.xml"} {
+		whole := parse(t, outputs[name], 0, string(read(t, name)))
+		output := read(t, name)
+		for cut := 0; cut < len(output); cut += 41 {
+			res, err := Parse(text.SplitCommand(outputs[name]), 0, output[:cut])
+			if err != nil {
+				continue
+			}
+			for i, d := range res.GPUs {
+				if i >= len(whole.GPUs) || d.BusID != whole.GPUs[i].BusID {
+					t.Fatalf("%s cut at %d: card %+v", name, cut, d)
+				}
+			}
+		}
+	}
+}
