@@ -1,0 +1,138 @@
+package nvidia
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/nvidia/mps"
+	"github.com/heteroflow/node-agent/gpu/nvidia/smi"
+	"github.com/heteroflow/node-agent/gpu/nvidia/xid"
+	"github.com/heteroflow/node-agent/gpu/text"
+	"github.com/heteroflow/node-agent/gpu/tool"
+)
+
+// The kinds of slices of a card.
+const (
+	SliceMIG = "nvidia-mig"
+	SliceMPS = "nvidia-mps"
+)
+
+// Detector implements gpu.Detector.
+type Detector struct {
+	run     tool.Runner
+	sources []Source
+	faults  faults
+	mps     bool // the MPS control daemon answered when it was asked last
+}
+
+// New returns a Detector that asks the sources in turn: the first that is
+// installed answers. Without sources it reads nvidia-smi's text.
+func New(r tool.Runner, sources ...Source) *Detector {
+	if len(sources) == 0 {
+		sources = []Source{NewText(r)}
+	}
+	return &Detector{run: r, sources: sources}
+}
+
+// Vendor implements gpu.Detector.
+func (d *Detector) Vendor() gpu.Vendor { return gpu.NVIDIA }
+
+// Inventory implements gpu.Detector.
+func (d *Detector) Inventory(ctx context.Context) (gpu.Report, error) {
+	reading, err := d.ask(ctx, Source.Inventory)
+	if err != nil {
+		return reading.Report, err
+	}
+	return d.judge(ctx, reading, true), nil
+}
+
+// Collect implements gpu.Detector: one command; a second one, which does not
+// touch the driver, where an MPS daemon was seen.
+func (d *Detector) Collect(ctx context.Context) (gpu.Report, error) {
+	reading, err := d.ask(ctx, Source.Collect)
+	if err != nil {
+		return reading.Report, err
+	}
+	return d.judge(ctx, reading, d.mps), nil
+}
+
+// ask asks the first source that is there.
+func (d *Detector) ask(ctx context.Context, question func(Source, context.Context) (Reading, error)) (Reading, error) {
+	var reading Reading
+	var err error
+	for _, s := range d.sources {
+		if reading, err = question(s, ctx); !errors.Is(err, tool.ErrNotInstalled) {
+			break
+		}
+	}
+	return reading, err
+}
+
+// judge completes a reading with what the sources do not say.
+func (d *Detector) judge(ctx context.Context, r Reading, askMPS bool) gpu.Report {
+	d.faults.apply(&r)
+	if askMPS && len(r.Devices) > 0 {
+		d.mps = d.daemonAnswers(ctx)
+	}
+	for _, dev := range r.Devices {
+		if dev.Index == nil {
+			continue
+		}
+		c := gpu.Capability{Index: dev.Index}
+		failed := slices.ContainsFunc(r.Failures, func(f gpu.Failure) bool { return blames(f, dev) })
+		switch {
+		case dev.MIGMode == "enabled": // a host's daemon does not serve its instances
+			c.MIGCapable, c.SliceKinds = true, []string{SliceMIG}
+		case d.mps && !failed:
+			c.MPSCapable, c.SliceKinds = true, []string{SliceMPS}
+		}
+		r.Capabilities = append(r.Capabilities, c)
+	}
+	return r.Report
+}
+
+// daemonAnswers asks the MPS control daemon at its default pipe directory.
+// Whatever keeps it from answering, MPS cannot be promised: CUDA programs run
+// without it and without its limits, and nobody tells.
+func (d *Detector) daemonAnswers(ctx context.Context) bool {
+	p, err := gpu.Ask(ctx, d.run, Parse, tool.Command{Name: mps.Tool, Input: mps.Probe + "\n"})
+	return err == nil && p.MPS != nil && p.MPS.ThreadPercent != nil
+}
+
+// Parse implements gpu.Detector.
+func (d *Detector) Parse(argv []string, exitCode int, output []byte) (gpu.Parsed, error) {
+	return Parse(argv, exitCode, output)
+}
+
+// Commands implements gpu.Detector.
+func (d *Detector) Commands() [][]string {
+	return [][]string{
+		{smiTool},
+		{smiTool, "-L"},
+		{smiTool, "-q"},
+		{smiTool, "mig", "-lgi"},
+		{smiTool, "mig", "-lci"},
+		{smiTool, "mig", "-lgip"},
+		{smiTool, "mig", "-lgipp"},
+		{smiTool, "nvlink", "-s"},
+		{smiTool, "--query-compute-apps=gpu_uuid,pid,process_name,used_memory", "--format=csv"},
+		{mps.Tool}, // without input it only says whether there is a daemon
+	}
+}
+
+// Parse reads one output of nvidia-smi, of the MPS control program, or an
+// excerpt of the kernel log with the driver's messages.
+func Parse(argv []string, exitCode int, output []byte) (gpu.Parsed, error) {
+	if _, ok := text.ToolArgs(argv, smiTool); !ok {
+		if p, ok, err := mps.Parse(argv, exitCode, output); ok {
+			return p, err
+		}
+		if events, ok := xid.ParseKernel(text.Lines(output)); ok {
+			return gpu.Parsed{Events: events}, nil
+		}
+	}
+	res, err := smi.Parse(argv, exitCode, output)
+	return res.Parsed, err
+}

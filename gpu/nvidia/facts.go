@@ -1,0 +1,79 @@
+package nvidia
+
+// What a container needs to use a card, for the CDI generator where NVIDIA's own
+// (nvcdi) is not at hand. Paths are the host's; what is not there is left out: a
+// stale or over-complete spec breaks every container. Sources: pkg/nvcdi of
+// github.com/NVIDIA/nvidia-container-toolkit v1.20 and its docs/cdi.
+
+// CardNode is the device node of a card, by Device.Minor, which is not its index.
+const CardNode = "/dev/nvidia%d"
+
+// SharedNodes are needed beside any card.
+var SharedNodes = []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"}
+
+// A MIG device needs its card's node and two of CapNode: of its GPU instance and
+// of its compute instance, by the minors in CapMinors, whose lines read
+// "gpu0/gi1/access 12" and "gpu0/gi1/ci0/access 13" (gpuN by Device.Minor).
+const (
+	CapNode   = "/dev/nvidia-caps/nvidia-cap%d"
+	CapMinors = "/proc/driver/nvidia-caps/mig-minors"
+)
+
+// DriverRoots are where the driver's files lie, seen from the host's root.
+var DriverRoots = []string{
+	"/",
+	"/run/nvidia/driver",          // GPU operator's driver container
+	"/home/kubernetes/bin/nvidia", // GKE COS
+	"/run/opengl-driver",          // NixOS
+}
+
+// LibraryPattern matches, given the driver's version, the driver's libraries in
+// the directory of libcuda.so.1 and its subdirectory vdpau. Programs find each
+// by its soname (libcuda.so.1), a link beside it.
+const LibraryPattern = "lib*.so.%s"
+
+// FirmwarePattern matches, given the driver's version, the firmware of the GSP.
+const FirmwarePattern = "/lib/firmware/nvidia/%s/gsp*.bin"
+
+// Binaries are mounted from where they are found.
+var Binaries = []string{
+	"nvidia-smi", "nvidia-debugdump", "nvidia-persistenced", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server",
+}
+
+// Sockets are mounted where they exist. The pipe directory of MPS is not among
+// them: mounted into every container, it would make each a client of a daemon
+// that nobody asked for.
+var Sockets = []string{"/run/nvidia-persistenced/socket", "/run/nvidia-fabricmanager/socket"}
+
+// VisibleEnv is what NVIDIA's own container runtime reads. CDI has given the
+// container its cards, so it is set to VisibleNone, lest the runtime add those
+// that an image asks for: CUDA images ask for all.
+const (
+	VisibleEnv  = "NVIDIA_VISIBLE_DEVICES"
+	VisibleNone = "void"
+)
+
+// OrderEnv and OrderBus make CUDA count the cards as nvidia-smi does; by itself
+// it puts the fastest first.
+const (
+	OrderEnv = "CUDA_DEVICE_ORDER"
+	OrderBus = "PCI_BUS_ID"
+)
+
+// WSLNode is the one node of all cards on WSL2, and its mark: there a container
+// gets every card or none. Its driver lies in WSLLibraries and in the driver
+// stores, directories below WSLStores.
+const (
+	WSLNode      = "/dev/dxg"
+	WSLLibraries = "/usr/lib/wsl/lib"
+	WSLStores    = "/usr/lib/wsl/drivers"
+)
+
+// WSLFiles are what a container needs of the driver on WSL2.
+var WSLFiles = []string{
+	"libcuda.so.1.1", "libcuda_loader.so", "libnvidia-ptxjitcompiler.so.1", "libnvidia-ml.so.1",
+	"libnvidia-ml_loader.so", "libdxcore.so", "libnvdxgdmal.so.1", "nvcubins.bin", "nvidia-smi",
+}
+
+// OfficialCDIKind is taken by NVIDIA's own generator.
+const OfficialCDIKind = "nvidia.com/gpu"

@@ -1,0 +1,200 @@
+package nvidia
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/nvidia/smi"
+	"github.com/heteroflow/node-agent/gpu/tool"
+)
+
+// smiTool is found by tool.Find in the odd places as well: WSL2 keeps it in
+// /usr/lib/wsl/lib, off root's PATH.
+const smiTool = "nvidia-smi"
+
+// queryFields are asked in every round: one program start costs far more than a
+// field. Those of basicFields are known to every driver since 319; a driver that
+// does not know another refuses the whole query and quotes it.
+var (
+	basicFields = []string{
+		"index", "uuid", "pci.bus_id", "name", "driver_version", "memory.total", "memory.used",
+		"utilization.gpu", "temperature.gpu", "power.draw", "power.limit",
+	}
+	newerFields = []string{
+		"enforced.power.limit", "serial", "vbios_version", "mig.mode.current", "gpu_recovery_action",
+		"reset_status.reset_required", "ecc.errors.uncorrected.volatile.total", "retired_pages.pending", "remapped_rows.pending",
+		"remapped_rows.failure",
+	}
+)
+
+// Text is the Source that reads what nvidia-smi prints.
+type Text struct {
+	run     tool.Runner
+	refused map[string]bool // fields that the driver does not know
+	driver  string          // the version that refused them
+	known   []gpu.Device    // the cards of the last round that had any
+}
+
+// NewText returns a Text that runs nvidia-smi through r.
+func NewText(r tool.Runner) *Text { return &Text{run: r, refused: map[string]bool{}} }
+
+// Collect implements Source with one command. Where a lost card keeps
+// nvidia-smi from listing the others, it asks for these by name.
+func (t *Text) Collect(ctx context.Context) (Reading, error) {
+	parts, noAction, err := t.cards(ctx)
+	return Reading{Report: gpu.Combine(gpu.NVIDIA, parts...), NoAction: noAction}, err
+}
+
+// Inventory implements Source.
+func (t *Text) Inventory(ctx context.Context) (Reading, error) {
+	parts, noAction, err := t.cards(ctx)
+	if err != nil || len(parts[0].GPUs) == 0 {
+		return Reading{Report: gpu.Combine(gpu.NVIDIA, parts...), NoAction: noAction}, err
+	}
+	commands := [][]string{{"-q", "-x"}, {"topo", "-m"}}
+	if slices.ContainsFunc(parts[0].GPUs, func(d gpu.Device) bool { return d.MIGMode == "enabled" }) {
+		commands = append(commands, []string{"-L"}) // the only one with the instances' uuids
+	}
+	for _, args := range commands {
+		p, err := gpu.Ask(ctx, t.run, Parse, tool.Command{Name: smiTool, Args: args})
+		if _, hung := errors.AsType[*tool.HungError](err); hung || ctx.Err() != nil {
+			return Reading{Report: gpu.Combine(gpu.NVIDIA, parts...), NoAction: noAction}, err
+		}
+		// What one of these does not answer is absent; the first command's word
+		// on the cards stands.
+		if err == nil && p.CollectorError == nil {
+			parts = append(parts, p)
+		}
+	}
+	placeInstances(parts)
+	return Reading{Report: gpu.Combine(gpu.NVIDIA, parts...), NoAction: noAction}, nil
+}
+
+// cards asks for the cards, and for those that an error hides.
+func (t *Text) cards(ctx context.Context) ([]gpu.Parsed, []string, error) {
+	p, noAction, err := t.query(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	parts := []gpu.Parsed{p}
+	if len(p.GPUs) == 0 && len(p.Failures) > 0 && p.CollectorError == nil {
+		if names, err := t.others(ctx, p.Failures); err != nil {
+			return parts, nil, err
+		} else if len(names) > 0 {
+			var rest gpu.Parsed
+			if rest, noAction, err = t.query(ctx, "--id="+strings.Join(names, ",")); err != nil {
+				return parts, nil, err
+			}
+			rest.CollectorError = nil // the failures are the answer
+			parts = []gpu.Parsed{rest, p}
+		}
+	}
+	if cards := parts[0].GPUs; len(cards) > 0 {
+		t.known = cards
+	}
+	return parts, noAction, nil
+}
+
+// others returns the uuids of the cards that no failure blames: those of an
+// earlier round, or of -L, which lists them around the error.
+func (t *Text) others(ctx context.Context, failures []gpu.Failure) ([]string, error) {
+	cards := t.known
+	if len(cards) == 0 {
+		p, err := gpu.Ask(ctx, t.run, Parse, tool.Command{Name: smiTool, Args: []string{"-L"}})
+		if err != nil {
+			return nil, err
+		}
+		cards = p.GPUs
+	}
+	var names []string
+	for _, c := range cards {
+		blamed := slices.ContainsFunc(failures, func(f gpu.Failure) bool { return blames(f, c) })
+		if c.UUID != "" && !blamed {
+			names = append(names, c.UUID)
+		}
+	}
+	return names, nil
+}
+
+var quotedField = regexp.MustCompile(`"([^"]+)"`)
+
+// query runs --query-gpu, again without each field that the driver refuses.
+func (t *Text) query(ctx context.Context, options ...string) (gpu.Parsed, []string, error) {
+	for {
+		fields := slices.Clone(basicFields)
+		for _, f := range newerFields {
+			if !t.refused[f] {
+				fields = append(fields, f)
+			}
+		}
+		args := append([]string{"--query-gpu=" + strings.Join(fields, ","), "--format=csv,nounits"}, options...)
+		var noAction []string
+		parse := func(argv []string, exitCode int, output []byte) (gpu.Parsed, error) {
+			res, err := smi.Parse(argv, exitCode, output)
+			noAction = res.NoAction
+			return res.Parsed, err
+		}
+		p, err := gpu.Ask(ctx, t.run, parse, tool.Command{Name: smiTool, Args: args})
+		if err != nil {
+			return gpu.Parsed{}, nil, err
+		}
+		if t.refuses(p.CollectorError) {
+			continue // at most once a field
+		}
+		t.remember(p)
+		return p, noAction, nil
+	}
+}
+
+// refuses notes a field that the driver does not know.
+func (t *Text) refuses(e *gpu.CollectorError) bool {
+	if e == nil || e.Code != smi.CodeInvalidField {
+		return false
+	}
+	m := quotedField.FindStringSubmatch(e.Message)
+	if m == nil || !slices.Contains(newerFields, m[1]) || t.refused[m[1]] {
+		return false
+	}
+	t.refused[m[1]] = true
+	return true
+}
+
+// remember forgets what an earlier driver refused: a newer one may know it.
+func (t *Text) remember(p gpu.Parsed) {
+	if len(p.GPUs) == 0 || p.GPUs[0].DriverVersion == t.driver {
+		return
+	}
+	if t.driver != "" {
+		clear(t.refused)
+	}
+	t.driver = p.GPUs[0].DriverVersion
+}
+
+// placeInstances gives each card of the first part the MIG devices of which the
+// parts know different things.
+func placeInstances(parts []gpu.Parsed) {
+	var all []gpu.MIGDevice
+	for _, p := range parts {
+		if p.MIG == nil {
+			continue
+		}
+		for _, m := range p.MIG.Devices {
+			all = smi.JoinMIG(all, m)
+		}
+	}
+	for i := range parts[0].GPUs {
+		d := &parts[0].GPUs[i]
+		if d.MIGMode != "enabled" {
+			continue
+		}
+		for _, m := range all {
+			if m.GPU != nil && d.Index != nil && *m.GPU == *d.Index {
+				d.Instances = append(d.Instances, gpu.Instance{GI: m.GI, CI: m.CI, UUID: m.UUID, Profile: m.Profile})
+			}
+		}
+	}
+}
