@@ -97,15 +97,9 @@ func (c *Collection[T]) open() error {
 // Put stores value under key, durably when it returns nil. With ErrNotDurable it is stored
 // in memory; with any other error nothing is changed.
 func (c *Collection[T]) Put(key string, value T) error {
-	if err := validateKey(key); err != nil {
-		return fmt.Errorf("save %s: %w", c.kind, err)
-	}
 	data, err := marshalData(value)
-	if err == nil && string(data) == "null" {
-		err = errors.New("value is null")
-	}
-	if err != nil {
-		return fmt.Errorf("save %s/%s: %w", c.kind, key, err)
+	if err := errors.Join(validateKey(key), err); err != nil {
+		return fmt.Errorf("save %s: %w", c.kind, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,21 +111,25 @@ func (c *Collection[T]) Put(key string, value T) error {
 	if !exists {
 		r.Seq = c.seq + 1
 	}
-	file, err := r.encode()
-	if err == nil && len(file) > c.limits.MaxBytes {
-		err = fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(file), c.limits.MaxBytes)
+	file, err := c.encode(r)
+	if err == nil && !exists {
+		err = c.makeRoom()
 	}
 	if err != nil {
 		return fmt.Errorf("save %s/%s: %w", c.kind, key, err)
 	}
-	if !exists {
-		if err := c.makeRoom(); err != nil {
-			return fmt.Errorf("save %s/%s: %w", c.kind, key, err)
-		}
-		c.seq++
-	}
 	c.records[key] = r
+	c.seq = max(c.seq, r.Seq)
 	return c.settle(key, "save", c.writeFile(key, file))
+}
+
+// encode makes r's file, within the limit.
+func (c *Collection[T]) encode(r record) ([]byte, error) {
+	file, err := r.encode()
+	if err == nil && len(file) > c.limits.MaxBytes {
+		err = fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(file), c.limits.MaxBytes)
+	}
+	return file, err
 }
 
 // Get returns the record of key, and whether there is one.

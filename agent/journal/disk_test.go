@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -190,5 +191,42 @@ func TestKilledAtAnyMomentARecordIsWhole(t *testing.T) {
 		if len(j.Quarantined()) != 0 {
 			t.Errorf("quarantined = %v", j.Quarantined())
 		}
+	}
+}
+
+const putOnceEnv = "JOURNAL_TEST_PUT_ONCE"
+
+// TestPutOnce is what the test below looks at.
+func TestPutOnce(t *testing.T) {
+	dir := os.Getenv(putOnceEnv)
+	if dir == "" {
+		t.Skip("runs as a child of TestARecordIsOnDiskBeforeItsNameIs")
+	}
+	mustPut(t, openResults(t, openJournal(t, dir, Options{}), Limits[result]{}), "a", result{})
+}
+
+// The order of the system calls is what survives a power loss, so it is read from the
+// kernel, not from the code.
+func TestARecordIsOnDiskBeforeItsNameIs(t *testing.T) {
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skipf("strace shows the order: %v", err)
+	}
+	dir, trace := t.TempDir(), filepath.Join(t.TempDir(), "trace")
+	cmd := exec.CommandContext(t.Context(), strace, "-f", "-y", "-o", trace, "-e", "trace=write,fsync,renameat,renameat2", //nolint:gosec // found in PATH
+		os.Args[0], "-test.run=^TestPutOnce$")
+	cmd.Env = append(os.Environ(), putOnceEnv+"="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Skipf("strace cannot trace here: %v: %s", err, out)
+	}
+	calls, err := os.ReadFile(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := regexp.QuoteMeta(filepath.Join(dir, "results"))
+	order := regexp.MustCompile(`(?s)write\(\d+<` + results + `/\.a\.json\d+>.*fsync\(\d+<` + results + `/\.a\.json\d+>\) += 0.*` +
+		`renameat2?\([^\n]*"\.a\.json\d+"[^\n]*"a\.json"[^\n]*= 0.*fsync\(\d+<` + results + `>\) += 0`)
+	if !order.Match(calls) {
+		t.Errorf("want write, fsync, rename, fsync of the directory; got:\n%s", calls)
 	}
 }

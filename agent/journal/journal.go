@@ -109,6 +109,12 @@ func (j *Journal) settle() {
 			j.log.Warn("state directory is open to other users", zap.Error(err))
 		}
 	}
+	if parent, err := os.OpenRoot(filepath.Dir(filepath.Clean(j.dir))); err == nil {
+		// The directory's own name must survive a power loss too.
+		if err := errors.Join(syncDir(parent), parent.Close()); err != nil {
+			j.log.Warn("state directory may not survive a power loss", zap.Error(err))
+		}
+	}
 	if err := j.root.WriteFile(pidFile, fmt.Appendln(nil, os.Getpid()), filePerm); err != nil {
 		j.log.Warn("pid file not written", zap.Error(classify(err)))
 	}

@@ -74,5 +74,9 @@ func marshalData(v any) (json.RawMessage, error) {
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+	data := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	if string(data) == "null" {
+		return nil, errors.New("value is null")
+	}
+	return data, nil
 }
