@@ -64,6 +64,8 @@ func TestDeepSpeed(t *testing.T) {
 		{name: "ZeRO-1 with model parallelism", tree: at(zero1), path: "global_step200", step: 200, framework: "DeepSpeed"},
 		{name: "mixture of experts", tree: at(moe), path: "global_step200", step: 200},
 		{name: "pipeline", tree: at(pipe), path: "global_step200", step: 200},
+		{name: "pipeline without model parallelism", tree: at(tree{"mp_rank_00_model_states.pt": torch, "layer_00-model_states.pt": torch, "layer_02-model_states.pt": torch}), path: "global_step200", step: 200},
+		{name: "pipeline without model parallelism, a layer cut off", tree: at(tree{"mp_rank_00_model_states.pt": torch, "layer_00-model_states.pt": torch, "layer_02-model_states.pt": cutTorch}), reason: "cut off"},
 		{name: "weights only, on purpose", tree: at(tree{"mp_rank_00_model_states.pt": torch}), path: "global_step200", step: 200},
 		{name: "a newer tag was not finished", tree: merge(at(zero3), under("global_step300", zero3)), path: "global_step200", step: 200},
 		{name: "a tag with a name of its own", tree: merge(tree{"latest": "best\n"}, under("best", zero3)), path: "best", step: -1},
