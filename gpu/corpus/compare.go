@@ -202,7 +202,10 @@ func (f File) processes(p *problems, got gpu.Parsed) {
 		return
 	}
 	want := make([]gpu.Process, 0, len(f.Expect.More.Processes))
-	for _, w := range f.Expect.More.Processes {
+	for i, w := range f.Expect.More.Processes {
+		if !w.given["name"] && i < len(got.Processes) {
+			w.Name = &got.Processes[i].Name
+		}
 		g := gpu.Process{PID: w.PID, Name: deref(w.Name), Index: w.GPU, UUID: deref(w.UUID)}
 		switch {
 		case w.Card != nil:

@@ -131,6 +131,18 @@ type Process struct {
 	UUID      *string  `yaml:"gpu_uuid"`
 	MemoryMiB *float64 `yaml:"memory_mib"`
 	UsedMiB   *float64 `yaml:"used_mib"`
+
+	given map[string]bool
+}
+
+// UnmarshalYAML is as for Device.
+func (p *Process) UnmarshalYAML(node *yaml.Node) error {
+	type plain Process
+	if err := node.Decode((*plain)(p)); err != nil {
+		return err
+	}
+	p.given = keys(node)
+	return nil
 }
 
 // KernelEvent is what a kernel log excerpt says.
