@@ -52,7 +52,7 @@ func init() {
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		parts := []string{message}
 		for _, err := range errs {
-			if detailer, ok := err.(huma.ErrorDetailer); ok { //nolint:errorlint // huma's own contract
+			if detailer, ok := err.(huma.ErrorDetailer); ok {
 				d := detailer.ErrorDetail()
 				parts = append(parts, strings.TrimSpace(d.Location+" "+d.Message))
 				continue

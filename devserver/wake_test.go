@@ -215,6 +215,17 @@ func TestAClientThatLeavesLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+func TestHeldRequestsAreBounded(t *testing.T) {
+	p := start(t)
+	p.server.holds.Store(maxHolds)
+	refused(t, p.do(http.MethodGet, protocol.WakePath+"?node_id=n", nil), http.StatusTooManyRequests, protocol.CodeTooManyRequests)
+	p.server.holds.Store(maxHolds - 1)
+	p.wakeCall("n", "", 25)
+	if got := p.server.holds.Load(); got != maxHolds-1 {
+		t.Errorf("%d are counted, want %d", got, maxHolds-1)
+	}
+}
+
 func TestClosingTheServerAnswersHeldRequests(t *testing.T) {
 	p := start(t)
 	answered := p.held("n", "0")

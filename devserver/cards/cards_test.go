@@ -160,7 +160,7 @@ func TestAnyHeartbeatsKeepTheRule(t *testing.T) {
 			before := s
 			s = Next(s, b, inventory)
 			for key, card := range s.Cards {
-				isBad := len(b.GPUCollectFailures) > 0 && key == "GPU-1" || b.GPUStats != nil && len(b.GPUStats) == 1 && key == "GPU-1"
+				isBad := len(b.GPUCollectFailures) > 0 && key == "GPU-1" || len(b.GPUStats) == 1 && key == "GPU-1"
 				switch {
 				case isBad:
 					bad[key]++

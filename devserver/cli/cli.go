@@ -33,7 +33,7 @@ var (
 // Environment variables that keys are read from when no file is named.
 const (
 	envSystemKey     = "HETEROFLOW_SYSTEM_KEY"
-	envOperatorToken = "HETEROFLOW_OPERATOR_TOKEN" //nolint:gosec // a name, not a token
+	envOperatorToken = "HETEROFLOW_OPERATOR_TOKEN"
 )
 
 // Run runs the command line and returns the exit status.
@@ -44,6 +44,7 @@ func Run(ctx context.Context, args []string) int {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	//nolint:contextcheck // cobra hands the context over when a command runs
 	root.AddCommand(serveCommand(), openAPICommand(), versionCommand())
 	root.SetArgs(args)
 	if err := root.ExecuteContext(ctx); err != nil {

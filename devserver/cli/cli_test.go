@@ -9,9 +9,12 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"go.uber.org/goleak"
 
 	"github.com/heteroflow/node-agent/devserver"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestASecretComesFromItsFileOrTheEnvironment(t *testing.T) {
 	dir := t.TempDir()

@@ -9,6 +9,7 @@ package faults
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -193,9 +194,7 @@ func (f Fault) spoilAnswer(w http.ResponseWriter, r *http.Request, next http.Han
 		abort()
 	}
 	body := recorder.Body.Bytes()
-	for name, values := range recorder.Header() {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), recorder.Header())
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(recorder.Code)
 	if f.Kind == HalfClose {

@@ -148,7 +148,7 @@ func TestAHungRequestEndsWithItsClientOrOnRelease(t *testing.T) {
 
 func TestARetryAfterIsPassedOn(t *testing.T) {
 	_, url, _ := spoiled(t, Fault{Kind: Status, Status: 429, RetryAfter: "7"})
-	resp, err := http.Post(url, "application/json", bytes.NewReader(nil)) //nolint:noctx // loopback
+	resp, err := http.Post(url, "application/json", bytes.NewReader(nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,9 @@ func NewClient(base string, token protocol.Secret) *Client {
 	return &Client{base: strings.TrimSuffix(base, "/"), token: token, http: &http.Client{Timeout: callTimeout}}
 }
 
+// String names the control plane, never the token.
+func (c *Client) String() string { return "operator client of " + c.base }
+
 // StatusError is an answer that is not a success.
 type StatusError struct {
 	Status int // HTTP status

@@ -34,12 +34,12 @@ func TestCrashChild(t *testing.T) {
 		if _, err := s.CreateTask(ctx, protocol.Task{ID: id, NodeID: "n", Status: protocol.StatusScheduled, Image: "x"}); err != nil {
 			t.Fatal(err)
 		}
-		fmt.Println("ack", id, protocol.StatusScheduled)
+		fmt.Fprintln(os.Stdout, "ack", id, protocol.StatusScheduled)
 		for _, step := range []protocol.Transition{{From: "scheduled", To: "running"}, {From: "running", To: "completed"}} {
 			if _, err := s.UpdateTask(ctx, id, protocol.TaskUpdate{NodeID: "n", FromStatus: step.From, Status: step.To}); err != nil {
 				t.Fatal(err)
 			}
-			fmt.Println("ack", id, step.To)
+			fmt.Fprintln(os.Stdout, "ack", id, step.To)
 		}
 	}
 }
