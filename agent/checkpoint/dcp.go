@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
-	"time"
 )
 
 // PyTorch distributed checkpoints: every rank writes __R_N.distcp, then the coordinator
@@ -16,48 +16,57 @@ const dcpMetadata = ".metadata"
 
 func probeDCP(d *dir) (Found, error) {
 	var cs []candidate
-	add := func(name string, in *dir) error {
-		// A weight index in the directory itself is a model, not a checkpoint of one.
-		if !in.hasFile(dcpMetadata) && !in.hasShards() && (name == "." || !in.hasFile(safetensorsIndex)) {
-			return nil
-		}
-		mtime := time.Time{}
-		if in.hasFile(dcpMetadata) {
-			var err error
-			if _, mtime, err = in.sizeAndTime(dcpMetadata); err != nil {
-				return err
-			}
-		}
-		cs = append(cs, candidate{name: name, step: firstGroup(endNumber, name), mtime: mtime})
-		return nil
-	}
-	if err := add(".", d); err != nil {
-		return Found{}, err
+	// A weight index in the directory itself is a model, not a checkpoint of one.
+	if d.hasFile(dcpMetadata) || d.hasShards() {
+		cs = append(cs, candidate{name: "."})
 	}
 	for _, name := range d.names() {
 		if !d.hasDir(name) {
 			continue
 		}
-		err := d.in(name, func(in *dir) error { return add(name, in) })
-		if aborts(err) {
+		c, mine, err := d.dcpCandidate(name)
+		if err != nil {
 			return Found{}, err
+		}
+		if mine {
+			cs = append(cs, c)
 		}
 	}
 	if len(cs) == 0 {
 		return Found{}, errNotMine
 	}
 	return d.choose(newestFirst(cs), "its .metadata or weight index, written last, and its shards are there", func(c candidate) error {
-		check := func(in *dir) error {
+		if c.name == "." {
+			return dcpComplete(d)
+		}
+		return d.in(c.name, func(in *dir) error {
 			if !in.hasFile(dcpMetadata) && in.hasFile(safetensorsIndex) {
 				return in.indexedWeightsComplete(safetensorsIndex)
 			}
 			return dcpComplete(in)
-		}
-		if c.name == "." {
-			return check(d)
-		}
-		return d.in(c.name, check)
+		})
 	})
+}
+
+// dcpCandidate tells whether the directory name holds a checkpoint, finished or not. Only
+// one that looks unfinished is listed.
+func (d *dir) dcpCandidate(name string) (c candidate, mine bool, err error) {
+	c = candidate{name: name, step: firstGroup(endNumber, name)}
+	_, c.mtime, err = d.sizeAndTime(path.Join(name, dcpMetadata))
+	if err == nil || aborts(err) {
+		return c, true, err
+	}
+	if mine, err = d.exists(path.Join(name, safetensorsIndex)); mine || err != nil {
+		return c, mine, err
+	}
+	err = d.in(name, func(in *dir) error {
+		mine = in.hasShards()
+		return nil
+	})
+	if aborts(err) {
+		return c, false, err
+	}
+	return c, mine, nil // a directory that cannot be read holds nothing to resume from
 }
 
 func (d *dir) hasShards() bool {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"strings"
 )
@@ -23,11 +24,11 @@ func probeHuggingFace(d *dir) (Found, error) {
 			continue
 		}
 		cs = append(cs, candidate{name: name, step: step})
-		if _, _, err := d.sizeAndTime(name + "/" + trainerState); err == nil {
-			mine = true
-		} else if aborts(err) {
+		saved, err := d.exists(path.Join(name, trainerState))
+		if err != nil {
 			return Found{}, err
 		}
+		mine = mine || saved
 	}
 	if !mine {
 		return Found{}, errNotMine

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"errors"
+	"path"
 	"regexp"
 	"strings"
 )
@@ -45,15 +46,16 @@ func (d *dir) nemoDirectories() (map[string]bool, error) {
 		if !d.hasDir(name) {
 			continue
 		}
-		err := d.in(name, func(in *dir) error {
-			found[name] = in.hasDir("weights") && in.hasDir("context")
-			return nil
-		})
-		if aborts(err) {
+		weights, err := d.exists(path.Join(name, "weights"))
+		if err != nil {
 			return nil, err
 		}
-		if !found[name] {
-			delete(found, name)
+		trainer, err := d.exists(path.Join(name, "context"))
+		if err != nil {
+			return nil, err
+		}
+		if weights && trainer {
+			found[name] = true
 		}
 	}
 	return found, nil

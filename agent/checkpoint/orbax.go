@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"strings"
 
@@ -37,11 +38,11 @@ func probeOrbax(d *dir) (Found, error) {
 		}
 		cs = append(cs, candidate{name: name, step: step})
 		for _, sign := range []string{orbaxCommit, orbaxMetadata} {
-			_, _, err := d.sizeAndTime(name + "/" + sign)
-			if aborts(err) {
+			signed, err := d.exists(path.Join(name, sign))
+			if err != nil {
 				return Found{}, err
 			}
-			mine = mine || err == nil
+			mine = mine || signed
 		}
 	}
 	if !mine {
