@@ -99,7 +99,7 @@ func (c *Collection[T]) open() error {
 func (c *Collection[T]) Put(key string, value T) error {
 	data, err := marshalData(value)
 	if err := errors.Join(validateKey(key), err); err != nil {
-		return fmt.Errorf("save %s: %w", c.kind, err)
+		return fmt.Errorf("save %s/%.80s: %w", c.kind, key, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

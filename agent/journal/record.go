@@ -29,7 +29,7 @@ type record struct {
 
 func validateKey(key string) error {
 	if !keyPattern.MatchString(key) {
-		return fmt.Errorf("%w %q: want 1 to 63 of [A-Za-z0-9_.-], the first a letter or digit", ErrInvalidKey, key)
+		return fmt.Errorf("%w %.80q: want 1 to 63 of [A-Za-z0-9_.-], the first a letter or digit", ErrInvalidKey, key)
 	}
 	return nil
 }
