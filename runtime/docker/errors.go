@@ -102,7 +102,7 @@ func classify(err error, in scope) error {
 	if r, ok := findReason(err, in); ok {
 		class = r.class
 	}
-	if class == runtime.ErrThrottled {
+	if errors.Is(class, runtime.ErrThrottled) {
 		return &runtime.ThrottledError{RetryAfter: retryAfter(err.Error()), Err: err}
 	}
 	return fmt.Errorf("%w: %w", class, err)

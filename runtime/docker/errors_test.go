@@ -100,7 +100,7 @@ func checkClass(t *testing.T, name string, got, want, cause error) {
 		t.Errorf("%s: the cause is lost in %v", name, got)
 	}
 	for _, class := range classes {
-		if errors.Is(got, class) != (class == want) {
+		if errors.Is(got, class) != errors.Is(class, want) {
 			t.Errorf("%s: got %v, want class %q alone", name, got, want)
 		}
 	}

@@ -62,7 +62,11 @@ func pullWorkload(t testing.TB, r *docker.Runtime, host string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer reg.Close()
+	defer func() {
+		if err := reg.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	ref, err := reg.Push(img, "workload:v1")
 	if err != nil {
 		t.Fatal(err)
@@ -186,15 +190,15 @@ func TestStartThatTheDaemonNeverSawIsUnavailable(t *testing.T) {
 
 func TestWaitThatBreaksOffIsUnavailableAndCanBeRepeated(t *testing.T) {
 	b := newBench(t, docker.Timeouts{})
-	id := b.start(t, "sleep", "10m")
+	id := b.start(t, "ignore-sigterm")
 	b.add(fault{"POST", "/wait", 1, breakOff("")})
 	_, err := b.rt.Wait(t.Context(), id)
 	wantClass(t, err, runtime.ErrUnavailable)
-	if err := b.direct.Stop(t.Context(), id, time.Minute); err != nil {
+	if err := b.direct.Stop(t.Context(), id, 0); err != nil {
 		t.Fatal(err)
 	}
 	exit, err := b.rt.Wait(t.Context(), id)
-	if err != nil || exit.Code == nil || *exit.Code != 143 {
+	if err != nil || exit.Code == nil || *exit.Code != 137 {
 		t.Errorf("got %+v, %v", exit, err)
 	}
 }
@@ -227,7 +231,7 @@ func TestStopWhoseReplyIsLostIsASuccess(t *testing.T) {
 	b := newBench(t, docker.Timeouts{})
 	id := b.start(t, "sleep", "10m")
 	b.add(fault{"POST", "/stop", 1, dropReply})
-	if err := b.rt.Stop(t.Context(), id, time.Minute); err != nil {
+	if err := b.rt.Stop(t.Context(), id, 0); err != nil {
 		t.Fatal(err)
 	}
 	if state := b.state(t, id); state != runtime.StateExited {

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -75,7 +74,7 @@ func (s *suite) createdAsSpecified(t *testing.T) {
 }
 
 func (s *suite) createdOnce(t *testing.T) {
-	spec := s.spec("sleep", "10m")
+	spec := s.server()
 	first := s.create(t, spec)
 	sameAgain := func(state runtime.State) {
 		t.Helper()
@@ -92,6 +91,7 @@ func (s *suite) createdOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameAgain(runtime.StateRunning)
+	s.waitUntilServing(t, first.ID, 1)
 	if err := s.rt.Stop(t.Context(), first.ID, patience); err != nil {
 		t.Fatal(err)
 	}
@@ -100,26 +100,27 @@ func (s *suite) createdOnce(t *testing.T) {
 
 func (s *suite) createdOnceInParallel(t *testing.T) {
 	spec := s.spec("exit", "0")
-	var ids sync.Map
-	var wg sync.WaitGroup
+	ids := make(chan string, 8)
 	for range 8 {
-		wg.Go(func() {
+		go func() {
 			c, err := s.rt.Create(t.Context(), spec)
 			if err != nil {
 				t.Error(err)
-				return
 			}
-			ids.Store(c.ID, true)
-		})
+			ids <- c.ID
+		}()
 	}
-	wg.Wait()
-	n := 0
-	for id := range ids.Range {
-		n++
-		s.removeLater(t, id.(string))
+	made := map[string]bool{}
+	for range 8 {
+		made[<-ids] = true
 	}
-	if n != 1 {
-		t.Errorf("there are %d containers", n)
+	for id := range made {
+		if id != "" {
+			s.removeLater(t, id)
+		}
+	}
+	if len(made) != 1 {
+		t.Errorf("there are %d containers: %v", len(made), made)
 	}
 }
 

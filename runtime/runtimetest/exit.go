@@ -43,53 +43,14 @@ func (s *suite) testExit(t *testing.T) {
 			t.Error("killed for memory")
 		}
 	})
-	t.Run("another client gives the exit code of a container that ended before", func(t *testing.T) {
-		for _, code := range []int{0, 1, 42, 255} {
-			c, first := s.finish(t, s.spec("exit", strconv.Itoa(code)))
-			second, err := s.client(t).Wait(t.Context(), c.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantCode(t, first, code)
-			wantCode(t, second, code)
-			if !second.FinishedAt.Equal(first.FinishedAt) {
-				t.Errorf("finished at %v and at %v", first.FinishedAt, second.FinishedAt)
-			}
-			if now := s.inspect(t, c.ID); now.Exit == nil || now.State != runtime.StateExited || now.PID != 0 {
-				t.Errorf("got %+v", now)
-			} else {
-				wantCode(t, *now.Exit, code)
-			}
-		}
-	})
-	t.Run("a killed container has code 137 and memory is not blamed", func(t *testing.T) {
-		spec := s.spec("sleep", "10m")
-		spec.Resources.MemoryBytes = 64 << 20
-		c := s.start(t, spec)
-		s.kill(t, c.ID)
-		exit := s.wait(t, c.ID)
-		wantCode(t, exit, 137)
-		if exit.OOMKilled {
-			t.Error("a kill is taken for a lack of memory")
-		}
-	})
+	t.Run("another client gives the exit code of a container that ended before", s.exitKnownLater)
+	t.Run("a killed container has code 137 and memory is not blamed", s.exitByKill)
 	t.Run("waiting for a container that never started is a conflict", func(t *testing.T) {
 		c := s.create(t, s.spec("exit", "0"))
 		_, err := s.rt.Wait(t.Context(), c.ID)
 		wantClass(t, err, runtime.ErrConflict)
 	})
-	t.Run("a wait ends with its context and the container runs on", func(t *testing.T) {
-		c := s.start(t, s.spec("sleep", "10m"))
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		defer cancel()
-		_, err := s.rt.Wait(ctx, c.ID)
-		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, runtime.ErrUnavailable) {
-			t.Errorf("got %v, want the context's error alone", err)
-		}
-		if now := s.inspect(t, c.ID); now.State != runtime.StateRunning {
-			t.Errorf("got %+v", now)
-		}
-	})
+	t.Run("a wait ends with its context and the container runs on", s.waitEnds)
 	t.Run("an ended container is not removed by itself", func(t *testing.T) {
 		c, _ := s.finish(t, s.spec("exit", "0"))
 		found, err := s.client(t).List(t.Context(), map[string]string{testLabel: s.run})
@@ -97,6 +58,51 @@ func (s *suite) testExit(t *testing.T) {
 			t.Errorf("got %+v, %v", found, err)
 		}
 	})
+}
+
+func (s *suite) exitKnownLater(t *testing.T) {
+	for _, code := range []int{0, 1, 42, 255} {
+		c, first := s.finish(t, s.spec("exit", strconv.Itoa(code)))
+		second, err := s.client(t).Wait(t.Context(), c.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantCode(t, first, code)
+		wantCode(t, second, code)
+		if !second.FinishedAt.Equal(first.FinishedAt) {
+			t.Errorf("finished at %v and at %v", first.FinishedAt, second.FinishedAt)
+		}
+		if now := s.inspect(t, c.ID); now.Exit == nil || now.State != runtime.StateExited || now.PID != 0 {
+			t.Errorf("got %+v", now)
+		} else {
+			wantCode(t, *now.Exit, code)
+		}
+	}
+}
+
+func (s *suite) exitByKill(t *testing.T) {
+	spec := s.spec("sleep", "10m")
+	spec.Resources.MemoryBytes = 64 << 20
+	c := s.start(t, spec)
+	s.kill(t, c.ID)
+	exit := s.wait(t, c.ID)
+	wantCode(t, exit, 137)
+	if exit.OOMKilled {
+		t.Error("a kill is taken for a lack of memory")
+	}
+}
+
+func (s *suite) waitEnds(t *testing.T) {
+	c := s.start(t, s.spec("sleep", "10m"))
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err := s.rt.Wait(ctx, c.ID)
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, runtime.ErrUnavailable) {
+		t.Errorf("got %v, want the context's error alone", err)
+	}
+	if now := s.inspect(t, c.ID); now.State != runtime.StateRunning {
+		t.Errorf("got %+v", now)
+	}
 }
 
 // memoryLimit lets the workload start and soon be too large.

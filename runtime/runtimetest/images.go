@@ -69,79 +69,97 @@ func digestOf(t *testing.T, img v1.Image) string {
 
 func (s *suite) testImages(t *testing.T) {
 	img := s.variant(t, "FIRST")
-	tagged := pushTo(t, s.registry, "team/app:v1", img)
-	repository := strings.TrimSuffix(tagged, ":v1")
-	digest := digestOf(t, img)
-	pulled := s.pull(t, tagged)
-
+	ref := pushTo(t, s.registry, "team/app:v1", img)
+	app := appImage{
+		Image:      s.pull(t, ref),
+		tagged:     ref,
+		repository: strings.TrimSuffix(ref, ":v1"),
+		digest:     digestOf(t, img),
+	}
 	t.Run("a pulled image has its id, names and size", func(t *testing.T) {
-		if !strings.HasPrefix(pulled.ID, "sha256:") || pulled.SizeBytes < 1<<20 {
-			t.Errorf("got %+v", pulled)
+		if !strings.HasPrefix(app.ID, "sha256:") || app.SizeBytes < 1<<20 {
+			t.Errorf("got %+v", app.Image)
 		}
-		for _, want := range []string{tagged, repository + "@" + digest} {
-			if !slices.Contains(pulled.Refs, want) {
-				t.Errorf("got names %q, want %s", pulled.Refs, want)
+		for _, want := range []string{app.tagged, app.byDigest()} {
+			if !slices.Contains(app.Refs, want) {
+				t.Errorf("got names %q, want %s", app.Refs, want)
 			}
 		}
 	})
 	t.Run("an image is present by tag, by digest and by both", func(t *testing.T) {
-		for _, ref := range []string{tagged, repository + "@" + digest, tagged + "@" + digest} {
+		for _, ref := range []string{app.tagged, app.byDigest(), app.tagged + "@" + app.digest} {
 			got, err := s.rt.Image(t.Context(), ref)
-			if err != nil || got.ID != pulled.ID {
+			if err != nil || got.ID != app.ID {
 				t.Errorf("%s: got %+v, %v", ref, got, err)
 			}
 		}
 	})
-	t.Run("an image is not present under another registry, repository, tag or digest", func(t *testing.T) {
-		port := tagged[strings.LastIndex(repository, ":"):strings.Index(tagged, "/")]
-		other := "sha256:" + strings.Repeat("0", 64)
-		for _, ref := range []string{
-			"localhost" + port + "/team/app:v1", "127.0.0.1:1/team/app:v1", "registry.example/team/app:v1",
-			"team/app:v1", "app:v1", repository, repository + ":v", repository + ":v11", repository + ":latest",
-			strings.TrimSuffix(repository, "/app") + ":v1", repository + "@" + other, tagged + "@" + other,
-			strings.TrimPrefix(pulled.ID, "sha256:")[:12],
-		} {
-			got, err := s.rt.Image(t.Context(), ref)
-			wantClass(t, err, runtime.ErrNotFound)
-			if err == nil {
-				t.Errorf("%s is taken for %q", ref, got.Refs)
-			}
-		}
-	})
-	t.Run("a malformed reference is invalid", func(t *testing.T) {
-		for _, ref := range []string{"", "UPPER/x", "a b", "x@sha256:12", "../x", strings.TrimPrefix(pulled.ID, "sha256:")} {
-			_, err := s.rt.Image(t.Context(), ref)
-			wantClass(t, err, runtime.ErrInvalid)
-			_, err = s.rt.Pull(t.Context(), runtime.PullRequest{Ref: ref})
-			wantClass(t, err, runtime.ErrInvalid)
-		}
-	})
+	t.Run("an image is not present under another registry, repository, tag or digest", func(t *testing.T) { s.absentImages(t, app) })
+	t.Run("a malformed reference is invalid", func(t *testing.T) { s.malformedReferences(t, app) })
 	t.Run("a container runs from a digest", func(t *testing.T) {
 		spec := s.spec("exit", "5")
-		spec.Image = repository + "@" + digest
+		spec.Image = app.byDigest()
 		c, exit := s.finish(t, spec)
 		wantCode(t, exit, 5)
 		if c.Image != spec.Image {
 			t.Errorf("its image is %s, want %s", c.Image, spec.Image)
 		}
 	})
-	t.Run("the list of images has what was pulled", func(t *testing.T) {
-		images, err := s.rt.Images(t.Context())
-		if err != nil {
-			t.Fatal(err)
+	t.Run("the list of images has what was pulled", func(t *testing.T) { s.listImages(t, app) })
+	t.Run("a tag that moved names the new image", func(t *testing.T) { s.movedTag(t, app) })
+}
+
+// appImage is an image that the daemon has.
+type appImage struct {
+	runtime.Image
+	tagged, repository, digest string
+}
+
+func (a appImage) byDigest() string { return a.repository + "@" + a.digest }
+
+func (s *suite) absentImages(t *testing.T, app appImage) {
+	_, port, _ := strings.Cut(s.registry.Addr(), ":")
+	other := "sha256:" + strings.Repeat("0", 64)
+	for _, ref := range []string{
+		"localhost:" + port + "/team/app:v1", "127.0.0.1:1/team/app:v1", "registry.example/team/app:v1",
+		"team/app:v1", "app:v1", app.repository, app.repository + ":v", app.repository + ":v11",
+		s.registry.Ref("team:v1"), app.repository + "@" + other, app.tagged + "@" + other,
+		strings.TrimPrefix(app.ID, "sha256:")[:12],
+	} {
+		got, err := s.rt.Image(t.Context(), ref)
+		wantClass(t, err, runtime.ErrNotFound)
+		if err == nil {
+			t.Errorf("%s is taken for %q", ref, got.Refs)
 		}
-		i := slices.IndexFunc(images, func(i runtime.Image) bool { return slices.Contains(i.Refs, tagged) })
-		if i < 0 || images[i].ID != pulled.ID || images[i].SizeBytes != pulled.SizeBytes {
-			t.Errorf("not among %d images, or another: %+v", len(images), pulled)
-		}
-	})
-	t.Run("a tag that moved names the new image", func(t *testing.T) {
-		second := s.variant(t, "SECOND")
-		pushTo(t, s.registry, "team/app:v1", second)
-		now := s.pull(t, tagged)
-		if now.ID == pulled.ID || !slices.Contains(now.Refs, repository+"@"+digestOf(t, second)) {
-			t.Errorf("got %+v, was %+v", now, pulled)
-		}
-		s.removeImageLater(t, repository+"@"+digest)
-	})
+	}
+}
+
+func (s *suite) malformedReferences(t *testing.T, app appImage) {
+	for _, ref := range []string{"", "UPPER/x", "a b", "x@sha256:12", "../x", strings.TrimPrefix(app.ID, "sha256:")} {
+		_, err := s.rt.Image(t.Context(), ref)
+		wantClass(t, err, runtime.ErrInvalid)
+		_, err = s.rt.Pull(t.Context(), runtime.PullRequest{Ref: ref})
+		wantClass(t, err, runtime.ErrInvalid)
+	}
+}
+
+func (s *suite) listImages(t *testing.T, app appImage) {
+	images, err := s.rt.Images(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(images, func(i runtime.Image) bool { return slices.Contains(i.Refs, app.tagged) })
+	if i < 0 || images[i].ID != app.ID || images[i].SizeBytes != app.SizeBytes {
+		t.Errorf("not among %d images, or another: %+v", len(images), app.Image)
+	}
+}
+
+func (s *suite) movedTag(t *testing.T, app appImage) {
+	second := s.variant(t, "SECOND")
+	pushTo(t, s.registry, "team/app:v1", second)
+	now := s.pull(t, app.tagged)
+	s.removeImageLater(t, app.byDigest())
+	if now.ID == app.ID || !slices.Contains(now.Refs, app.repository+"@"+digestOf(t, second)) {
+		t.Errorf("got %+v, was %+v", now, app.Image)
+	}
 }

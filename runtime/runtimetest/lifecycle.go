@@ -147,90 +147,100 @@ func (s *suite) oddIDs(t *testing.T) {
 }
 
 func (s *suite) testStop(t *testing.T) {
-	t.Run("a program that heeds the signal ends within its grace and is kept", func(t *testing.T) {
-		spec := s.spec("serve", "--host", "127.0.0.1", "--port", "0")
-		c := s.start(t, spec)
-		s.waitForOutput(t, c.ID, "serving")
-		began := time.Now()
-		if err := s.rt.Stop(t.Context(), c.ID, patience); err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(began); took > patience/4 {
-			t.Errorf("it took %v", took)
-		}
-		now := s.inspect(t, c.ID)
-		if now.State != runtime.StateExited || now.Exit == nil {
-			t.Fatalf("got %+v", now)
-		}
-		wantCode(t, *now.Exit, 0)
-		if out := string(s.logs(t, c.ID)); !strings.HasSuffix(out, "stopped serving\n") {
-			t.Errorf("output %q", out)
-		}
-	})
-	t.Run("a program that ignores the signal is killed after its grace", func(t *testing.T) {
-		const grace = 2 * time.Second
+	t.Run("a program that heeds the signal ends within its grace and is kept", s.stopGracefully)
+	t.Run("a program that ignores the signal is killed after its grace", s.stopByKill)
+	t.Run("no grace, or less, is a kill at once", s.stopAtOnce)
+	t.Run("a stopped, ended or never started container stays as it is", s.stopAgain)
+	t.Run("a stopped container runs again after a start", s.stopAndStart)
+}
+
+func (s *suite) stopGracefully(t *testing.T) {
+	c := s.start(t, s.server())
+	s.waitUntilServing(t, c.ID, 1)
+	began := time.Now()
+	if err := s.rt.Stop(t.Context(), c.ID, patience); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > patience/4 {
+		t.Errorf("it took %v", took)
+	}
+	now := s.inspect(t, c.ID)
+	if now.State != runtime.StateExited || now.Exit == nil {
+		t.Fatalf("got %+v", now)
+	}
+	wantCode(t, *now.Exit, 0)
+	if out := string(s.logs(t, c.ID)); !strings.HasSuffix(out, "stopped serving\n") {
+		t.Errorf("output %q", out)
+	}
+}
+
+func (s *suite) stopByKill(t *testing.T) {
+	const grace = 2 * time.Second
+	c := s.start(t, s.spec("ignore-sigterm"))
+	s.waitForOutput(t, c.ID, "ignoring SIGTERM")
+	began := time.Now()
+	if err := s.rt.Stop(t.Context(), c.ID, grace); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < grace || took > grace+runtime.StopMargin {
+		t.Errorf("it took %v with a grace of %v", took, grace)
+	}
+	exit := s.wait(t, c.ID)
+	wantCode(t, exit, 137)
+	if exit.OOMKilled {
+		t.Error("a kill is taken for a lack of memory")
+	}
+	if out := string(s.logs(t, c.ID)); strings.Count(out, "ignored SIGTERM") != 1 {
+		t.Errorf("output %q", out)
+	}
+}
+
+func (s *suite) stopAtOnce(t *testing.T) {
+	for _, grace := range []time.Duration{0, -time.Hour} {
 		c := s.start(t, s.spec("ignore-sigterm"))
 		s.waitForOutput(t, c.ID, "ignoring SIGTERM")
 		began := time.Now()
 		if err := s.rt.Stop(t.Context(), c.ID, grace); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took < grace || took > grace+runtime.StopMargin {
-			t.Errorf("it took %v with a grace of %v", took, grace)
+		if took := time.Since(began); took > runtime.StopMargin {
+			t.Errorf("it took %v", took)
 		}
-		exit := s.wait(t, c.ID)
-		wantCode(t, exit, 137)
-		if exit.OOMKilled {
-			t.Error("a kill is taken for a lack of memory")
-		}
-		if out := string(s.logs(t, c.ID)); strings.Count(out, "ignored SIGTERM") != 1 {
-			t.Errorf("output %q", out)
-		}
-	})
-	t.Run("no grace, or less, is a kill at once", func(t *testing.T) {
-		for _, grace := range []time.Duration{0, -time.Hour} {
-			c := s.start(t, s.spec("ignore-sigterm"))
-			s.waitForOutput(t, c.ID, "ignoring SIGTERM")
-			began := time.Now()
-			if err := s.rt.Stop(t.Context(), c.ID, grace); err != nil {
-				t.Fatal(err)
-			}
-			if took := time.Since(began); took > runtime.StopMargin {
-				t.Errorf("it took %v", took)
-			}
-			wantCode(t, s.wait(t, c.ID), 137)
-		}
-	})
-	t.Run("a stopped, ended or never started container stays as it is", func(t *testing.T) {
-		ended, _ := s.finish(t, s.spec("exit", "4"))
-		created := s.create(t, s.spec("exit", "0"))
-		for range 2 {
-			for _, id := range []string{ended.ID, created.ID} {
-				if err := s.rt.Stop(t.Context(), id, time.Second); err != nil {
-					t.Error(err)
-				}
+		wantCode(t, s.wait(t, c.ID), 137)
+	}
+}
+
+func (s *suite) stopAgain(t *testing.T) {
+	ended, _ := s.finish(t, s.spec("exit", "4"))
+	created := s.create(t, s.spec("exit", "0"))
+	for range 2 {
+		for _, id := range []string{ended.ID, created.ID} {
+			if err := s.rt.Stop(t.Context(), id, time.Second); err != nil {
+				t.Error(err)
 			}
 		}
-		wantCode(t, *s.inspect(t, ended.ID).Exit, 4)
-		if now := s.inspect(t, created.ID); now.State != runtime.StateCreated || now.Exit != nil {
+	}
+	wantCode(t, *s.inspect(t, ended.ID).Exit, 4)
+	if now := s.inspect(t, created.ID); now.State != runtime.StateCreated || now.Exit != nil {
+		t.Errorf("got %+v", now)
+	}
+}
+
+func (s *suite) stopAndStart(t *testing.T) {
+	c := s.start(t, s.server())
+	for run := range 2 {
+		s.waitUntilServing(t, c.ID, run+1)
+		if err := s.rt.Stop(t.Context(), c.ID, patience); err != nil {
+			t.Fatal(err)
+		}
+		wantCode(t, s.wait(t, c.ID), 0)
+		if err := s.rt.Start(t.Context(), c.ID); err != nil {
+			t.Fatal(err)
+		}
+		if now := s.inspect(t, c.ID); now.State != runtime.StateRunning || now.Exit != nil {
 			t.Errorf("got %+v", now)
 		}
-	})
-	t.Run("a stopped container runs again after a start", func(t *testing.T) {
-		c := s.start(t, s.spec("sleep", "10m"))
-		for range 2 {
-			if err := s.rt.Stop(t.Context(), c.ID, patience); err != nil {
-				t.Fatal(err)
-			}
-			wantCode(t, s.wait(t, c.ID), 143)
-			if err := s.rt.Start(t.Context(), c.ID); err != nil {
-				t.Fatal(err)
-			}
-			if now := s.inspect(t, c.ID); now.State != runtime.StateRunning || now.Exit != nil {
-				t.Errorf("got %+v", now)
-			}
-		}
-	})
+	}
 }
 
 func (s *suite) testRemove(t *testing.T) {

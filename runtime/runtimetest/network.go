@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -43,16 +42,13 @@ func (s *suite) testNetwork(t *testing.T) {
 		}
 	})
 	t.Run("a port that is taken is an error and the container never ran", func(t *testing.T) {
-		var config net.ListenConfig
-		taken, err := config.Listen(t.Context(), "tcp", ":0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer taken.Close()
+		l, port := listen(t, ":0")
+		defer closeListener(t, l)
 		spec := s.spec("sleep", "10m")
-		spec.Network = runtime.Network{Mode: runtime.NetworkBridge, Ports: []runtime.Port{{
-			Container: 8000, Host: uint16(taken.Addr().(*net.TCPAddr).Port), Protocol: "tcp",
-		}}}
+		spec.Network = runtime.Network{
+			Mode:  runtime.NetworkBridge,
+			Ports: []runtime.Port{{Container: 8000, Host: port, Protocol: "tcp"}},
+		}
 		wantClass(t, s.createAndStart(t, spec), runtime.ErrStartFailed)
 	})
 }
@@ -80,16 +76,32 @@ func hostInterface(t *testing.T) string {
 	return ""
 }
 
-// freePort finds a port that nobody listens on. Somebody may by the time it is used.
-func freePort(t *testing.T) uint16 {
+func listen(t *testing.T, address string) (net.Listener, uint16) {
 	t.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return uint16(l.Addr().(*net.TCPAddr).Port)
+	bound, err := netip.ParseAddrPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, bound.Port()
+}
+
+func closeListener(t *testing.T, l net.Listener) {
+	t.Helper()
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// freePort finds a port that nobody listens on. Somebody may by the time it is used.
+func freePort(t *testing.T) uint16 {
+	t.Helper()
+	l, port := listen(t, "127.0.0.1:0")
+	closeListener(t, l)
+	return port
 }
 
 func (s *suite) published(t *testing.T) {
@@ -100,7 +112,7 @@ func (s *suite) published(t *testing.T) {
 		Ports: []runtime.Port{{Container: 8000, Host: port, Protocol: "tcp"}},
 	}
 	c := s.start(t, spec)
-	s.waitForOutput(t, c.ID, "serving")
+	s.waitUntilServing(t, c.ID, 1)
 	ip := s.inspect(t, c.ID).IP
 	if !ip.IsValid() || ip.IsLoopback() {
 		t.Fatalf("its address is %v", ip)
@@ -121,9 +133,8 @@ func (s *suite) published(t *testing.T) {
 	if err := s.rt.Start(t.Context(), c.ID); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the port answers again", func() bool {
-		return strings.Count(string(s.logs(t, c.ID)), "serving test-model") == 2 && healthy(t.Context(), fmt.Sprintf("127.0.0.1:%d", port))
-	})
+	s.waitUntilServing(t, c.ID, 2)
+	eventually(t, "the port answers again", func() bool { return healthy(t.Context(), fmt.Sprintf("127.0.0.1:%d", port)) })
 }
 
 func healthy(ctx context.Context, address string) bool {

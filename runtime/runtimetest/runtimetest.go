@@ -246,6 +246,20 @@ func (s *suite) waitForOutput(t *testing.T, id, text string) {
 	})
 }
 
+// server is a container that ends with code 0 when it is stopped, once it serves: before
+// that it has no handler for the signal, which the kernel then keeps from PID 1.
+func (s *suite) server() runtime.Spec {
+	return s.spec("serve", "--host", "127.0.0.1", "--port", "0")
+}
+
+// waitUntilServing waits until a server has come up in its nth run.
+func (s *suite) waitUntilServing(t *testing.T, id string, run int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("run %d of the server has come up", run), func() bool {
+		return strings.Count(string(s.logs(t, id)), "serving test-model") == run
+	})
+}
+
 // eventually fails the test unless the condition comes true in time.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
