@@ -46,10 +46,10 @@ func (d *Detector) Collect(ctx context.Context) (gpu.Report, error) {
 	if err != nil {
 		return gpu.Report{}, err
 	}
-	if table.CollectorError != nil {
-		return r, nil
+	if table.CollectorError == nil {
+		r = table
 	}
-	return table, nil
+	return r, nil
 }
 
 // Inventory implements gpu.Detector. The table has the firmware, and in version

@@ -1,0 +1,77 @@
+package kunlun
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/text"
+)
+
+// Codes of collector errors and failures that this package gives.
+const (
+	CodeCardQuery  = "card_query_failed" // an error that names a card
+	CodeState      = "device_state"      // the driver has the device in its error state
+	CodeLibrary    = "library_missing"
+	CodePermission = "permission_denied"
+	CodeTool       = "tool_error" // the tool says that it could not do it
+)
+
+var (
+	errorWord = regexp.MustCompile(`(?i)\b(error|failed|unable to|lost)\b`)
+	busInText = regexp.MustCompile(`\b[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]\b`)
+	xpuInText = regexp.MustCompile(`(?:\bXPU ?|/dev/xpu)(\d{1,3})\b`)
+
+	toolErrors = []struct {
+		words *regexp.Regexp
+		code  string
+	}{
+		{regexp.MustCompile(`error while loading shared libraries`), CodeLibrary},
+		{regexp.MustCompile(`(?i)permission denied`), CodePermission},
+		{errorWord, CodeTool},
+	}
+)
+
+// cardErrors returns the errors, printed outside the tables, that name a card
+// which is not among the devices.
+func cardErrors(lines []string, devices []gpu.Device) []gpu.Failure {
+	var out []gpu.Failure
+	for _, line := range lines {
+		if !errorWord.MatchString(line) || text.Cells(line) != nil {
+			continue
+		}
+		if key, _, ok := text.KeyValue(line); ok && !errorWord.MatchString(key) {
+			continue // a value of -q
+		}
+		f := gpu.Failure{Code: CodeCardQuery, Message: strings.TrimSpace(line)}
+		if bus := busInText.FindString(line); bus != "" {
+			f.BusID = text.BusID(bus)
+		} else if m := xpuInText.FindStringSubmatch(line); m != nil {
+			f.Index = number(m[1])
+		}
+		listed := slices.ContainsFunc(devices, func(d gpu.Device) bool {
+			return f.BusID != "" && d.BusID == f.BusID || f.Index != nil && d.Index != nil && *f.Index == *d.Index
+		})
+		if (f.BusID != "" || f.Index != nil) && !listed {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// parseError reads an output that holds nothing but errors. One that names a card
+// is that card's, not the tool's.
+func parseError(lines []string) (gpu.Parsed, bool) {
+	if len(cardErrors(lines, nil)) > 0 {
+		return gpu.Parsed{}, true
+	}
+	for _, e := range toolErrors {
+		for _, line := range lines {
+			if e.words.MatchString(line) {
+				return gpu.Parsed{CollectorError: &gpu.CollectorError{Code: e.code, Message: strings.TrimSpace(line)}}, true
+			}
+		}
+	}
+	return gpu.Parsed{}, false
+}

@@ -1,0 +1,112 @@
+package kunlun
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/text"
+)
+
+// oldTable reads the tables of the first two generations (K100 to R480):
+//
+//	| DevID |   PCI Addr   | Model |        SN        |    INODE   | UseRate |     L3     |     Memory      |
+//	|     0 | 0000:03:00.0 | R200  | 02K00X0000V00001 | /dev/xpu0  |    12 % | 63 / 63 MB | 4146 / 13568 MB |
+//
+// Which columns there are varies; the header says. The tables of videos and
+// processes below have a DevID, too, but no PCI address.
+type oldTable struct {
+	driver    string
+	header    []string
+	known     bool
+	cards     []*card
+	processes []gpu.Process
+}
+
+func parseOldTable(lines []string) (gpu.Parsed, bool) {
+	var t oldTable
+	for _, line := range lines {
+		t.line(line)
+	}
+	if !t.known {
+		return gpu.Parsed{}, false
+	}
+	for _, c := range t.cards {
+		c.device.DriverVersion = t.driver
+	}
+	p := result(t.cards)
+	p.Processes = t.processes
+	return p, true
+}
+
+func (t *oldTable) line(line string) {
+	cells := text.Cells(line)
+	if cells == nil {
+		if key, value, ok := text.KeyValue(line); ok && key == "Driver Version" {
+			t.driver = text.String(value)
+		}
+		return
+	}
+	if cells[0] == "DevID" {
+		t.header = cells
+		t.known = t.known || t.has("PCI Addr")
+		return
+	}
+	dev := number(cells[0])
+	if t.header == nil || dev == nil {
+		return
+	}
+	values := map[string]string{}
+	for i, cell := range cells[:min(len(cells), len(t.header))] {
+		values[t.header[i]] = cell
+	}
+	switch {
+	case t.has("PCI Addr"):
+		t.device(*dev, values)
+	case t.has("PID"):
+		t.process(*dev, values)
+	}
+}
+
+func (t *oldTable) has(column string) bool { return slices.Contains(t.header, column) }
+
+func (t *oldTable) device(dev int, v map[string]string) {
+	c := &card{number: &dev}
+	d, s := &c.device, &c.stats
+	d.BusID, d.Model, d.Serial = text.BusID(v["PCI Addr"]), text.String(v["Model"]), text.String(v["SN"])
+	d.FirmwareVersion = text.String(v["Firmware Version"])
+	if node, ok := strings.CutPrefix(v["INODE"], "/dev/xpu"); ok {
+		d.Minor = number(node)
+	}
+	s.Utilization = text.Percent(v["UseRate"])
+	s.MemoryUsed, d.MemoryTotal = megabytes(v["Memory"])
+	s.Power, s.Temperature = text.Watts(v["Power(W)"]), text.Celsius(v["Temp"])
+	if strings.HasSuffix(d.Model, "-PF") {
+		s.HealthMessage = physicalFunction
+	}
+	// "N" is the normal state. It is not taken for health: it says no more than
+	// that the driver has not given the device up.
+	if state := v["State"]; state == "E" || strings.EqualFold(state, "error") {
+		s.Health, s.HealthMessage, c.failed = gpu.HealthFailed, "state "+state, "state "+state
+	}
+	t.cards = append(t.cards, c)
+}
+
+func (t *oldTable) process(dev int, v map[string]string) {
+	pid := number(v["PID"])
+	if pid == nil {
+		return
+	}
+	t.processes = append(t.processes, gpu.Process{
+		PID: *pid, Index: &dev, Name: text.String(v["Command"]), MemoryUsed: text.Bytes(v["Memory"], ""),
+	})
+}
+
+// megabytes splits "4146 / 13568 MB": the unit is that of both.
+func megabytes(cell string) (used, total *int64) {
+	u, t, ok := text.Pair(cell)
+	if _, unit, unitOK := text.Number(t); !ok || !unitOK || !strings.HasPrefix(strings.ToUpper(unit), "M") {
+		return nil, nil
+	}
+	return text.MiB(u), positive(text.Bytes(t, ""))
+}
