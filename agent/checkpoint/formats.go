@@ -40,7 +40,7 @@ func checkZip(r io.ReaderAt, size int64) error {
 	count := uint64(binary.LittleEndian.Uint16(end[10:]))
 	length := uint64(binary.LittleEndian.Uint32(end[12:]))
 	offset := uint64(binary.LittleEndian.Uint32(end[16:]))
-	limit := uint64(at) //nolint:gosec // a position in a file
+	limit := uint64(at)
 	if count == math.MaxUint16 || length == math.MaxUint32 || offset == math.MaxUint32 {
 		if count, length, offset, limit, err = readZip64End(r, at); err != nil {
 			return err
@@ -50,7 +50,7 @@ func checkZip(r io.ReaderAt, size int64) error {
 		return errors.New("cut off or damaged: its directory does not fit the file")
 	}
 	mark := make([]byte, 4)
-	if _, err := r.ReadAt(mark, int64(offset)); err != nil { //nolint:gosec // below limit
+	if _, err := r.ReadAt(mark, int64(offset)); err != nil {
 		return err
 	}
 	if string(mark) != "PK\x01\x02" {
@@ -109,7 +109,7 @@ func readZip64End(r io.ReaderAt, endAt int64) (count, length, offset, limit uint
 		return 0, 0, 0, 0, damaged
 	}
 	end := make([]byte, zip64EndLen)
-	if _, err := r.ReadAt(end, int64(at)); err != nil { //nolint:gosec // below endAt
+	if _, err := r.ReadAt(end, int64(at)); err != nil {
 		return 0, 0, 0, 0, err
 	}
 	if string(end[:4]) != "PK\x06\x06" {

@@ -213,7 +213,7 @@ func TestARecordIsOnDiskBeforeItsNameIs(t *testing.T) {
 		t.Skipf("strace shows the order: %v", err)
 	}
 	dir, trace := t.TempDir(), filepath.Join(t.TempDir(), "trace")
-	cmd := exec.CommandContext(t.Context(), strace, "-f", "-y", "-o", trace, "-e", "trace=write,fsync,renameat,renameat2", //nolint:gosec // found in PATH
+	cmd := exec.CommandContext(t.Context(), strace, "-f", "-y", "-o", trace, "-e", "trace=write,fsync,renameat,renameat2",
 		os.Args[0], "-test.run=^TestPutOnce$")
 	cmd.Env = append(os.Environ(), putOnceEnv+"="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
