@@ -1,0 +1,12 @@
+package musa
+
+import (
+	"testing"
+
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/corpus"
+)
+
+func TestCorpus(t *testing.T) {
+	corpus.Check(t, gpu.MUSA, Parse, nil)
+}

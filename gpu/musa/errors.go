@@ -1,0 +1,65 @@
+package musa
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/text"
+)
+
+// Codes of collector errors and failures that this package gives.
+const (
+	CodeNoDevice   = "no_device"         // the driver sees no card: IOMMU or BAR settings
+	CodeLibrary    = "mtml_init"         // libmtml cannot open the cards: groups, or just after modprobe
+	CodeDriver     = "driver_not_loaded" // the kernel module mtgpu
+	CodeRuntime    = "runtime_not_bound" // a container without the vendor's runtime has no tool
+	CodeNotFound   = "tool_not_found"    // the shell's words for it
+	CodeTool       = "tool_error"        // the tool says "error"
+	CodeCardFailed = "card_error"        // the tool says so of one card
+)
+
+var (
+	toolErrors = []struct {
+		words *regexp.Regexp
+		code  string
+	}{
+		{regexp.MustCompile(`(?i)no mt gpu device`), CodeNoDevice},
+		{regexp.MustCompile(`(?i)failed to initiali[sz]e mtml`), CodeLibrary},
+		{regexp.MustCompile(`(?i)failed to load driver`), CodeDriver},
+		{regexp.MustCompile(`(?i)executable file not found`), CodeRuntime},
+		{regexp.MustCompile(`(?i)mthreads-gmi: (?:command )?not found`), CodeNotFound},
+		{regexp.MustCompile(`(?i)^\s*(?:error|failed to|unable to)\b`), CodeTool},
+	}
+	cardError = regexp.MustCompile(`(?i)\bGPU\s*(\d{1,4})\b|\b((?:[0-9a-f]{4,8}:)[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b`)
+)
+
+// parseError reads an output that holds nothing but errors. One that names a
+// card is that card's.
+func parseError(_ []byte, lines []string) (gpu.Parsed, bool) {
+	var p gpu.Parsed
+	for _, line := range lines {
+		line = strings.TrimSpace(line)
+		code := codeOf(line)
+		if code == "" {
+			continue
+		}
+		if m := cardError.FindStringSubmatch(line); m != nil && code == CodeTool {
+			p.Failures = append(p.Failures, gpu.Failure{
+				Index: number(m[1]), BusID: text.BusID(m[2]), Code: CodeCardFailed, Message: line,
+			})
+		} else if p.CollectorError == nil {
+			p.CollectorError = &gpu.CollectorError{Code: code, Message: line}
+		}
+	}
+	return p, p.CollectorError != nil || len(p.Failures) > 0
+}
+
+func codeOf(line string) string {
+	for _, e := range toolErrors {
+		if e.words.MatchString(line) {
+			return e.code
+		}
+	}
+	return ""
+}
