@@ -166,11 +166,10 @@ func (t *task) removeOnce(ctx context.Context, rt runtime.Runtime) error {
 	if err != nil {
 		return err
 	}
-	id, err := taskcontainer.Identify(c, t.e.NodeID)
-	if err != nil {
-		return err
-	}
-	if id.Generation != t.generation {
+	if id, err := taskcontainer.Identify(c, t.e.NodeID); err != nil {
+		t.log.Warn("container with the task's name left alone: it is somebody else's", logging.ContainerID(c.ID), zap.Error(err))
+		return nil
+	} else if id.Generation != t.generation {
 		return nil // another assignment's, with an owner of its own
 	}
 	if err := rt.Remove(ctx, c.ID); err != nil {
