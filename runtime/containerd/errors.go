@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
@@ -34,7 +35,7 @@ func translate(ctx context.Context, what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if ended := ctx.Err(); ended != nil {
+	if ended := endOf(ctx); ended != nil {
 		return fmt.Errorf("%s: %w", what, ended)
 	}
 	if isClassified(err) {
@@ -50,6 +51,18 @@ func translate(ctx context.Context, what string, err error) error {
 		}
 	}
 	return fmt.Errorf("%s: %w: %w", what, runtime.ErrUnavailable, err)
+}
+
+// endOf is why a context has ended. The daemon is told of its deadline with each call and
+// can be the first of the two to see it pass.
+func endOf(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < 50*time.Millisecond {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 // native gives the daemon's own error classes to an error straight from gRPC.

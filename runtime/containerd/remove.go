@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/heteroflow/node-agent/runtime"
 )
@@ -90,56 +92,54 @@ func (r *Runtime) Sweep(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	ids, err := r.traces(call)
+	traces, err := r.traces(call)
 	errs = append(errs, err)
-	for _, id := range ids {
-		errs = append(errs, r.sweepOne(call, id))
+	for id, hasTask := range traces {
+		if validID(id) {
+			errs = append(errs, r.sweepOne(call, id, hasTask))
+		}
 	}
 	return translate(ctx, "sweep containerd", errors.Join(errs...))
 }
 
 func quote(label string) string { return `"` + label + `"` }
 
-// traces returns the ids of everything that may be left of a container.
-func (r *Runtime) traces(ctx context.Context) ([]string, error) {
-	seen := map[string]bool{}
+// traces returns the ids of everything that may be left of a container, and for each
+// whether there is a task.
+func (r *Runtime) traces(ctx context.Context) (map[string]bool, error) {
+	found := map[string]bool{}
+	see := func(id string) { found[id] = found[id] }
 	var errs []error
 	answer, err := r.client.TaskService().List(ctx, &tasks.ListTasksRequest{})
 	if err != nil {
 		errs = append(errs, errgrpc.ToNative(err))
 	} else {
 		for _, task := range answer.Tasks {
-			seen[task.ID] = true
+			found[task.ID] = true
 		}
 	}
 	errs = append(errs, r.client.SnapshotService(r.options.Snapshotter).Walk(ctx, func(_ context.Context, info snapshots.Info) error {
-		seen[info.Name] = true
+		see(info.Name)
 		return nil
 	}, "labels."+quote(labelContainer)))
 	networks, err := r.network.IDs()
 	errs = append(errs, err)
 	for _, id := range networks {
-		seen[id] = true
+		see(id)
 	}
 	entries, err := os.ReadDir(filepath.Join(r.options.StateDir, r.options.Namespace))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		errs = append(errs, err)
 	}
 	for _, e := range entries {
-		seen[e.Name()] = true
+		see(e.Name())
 	}
-	var ids []string
-	for id := range seen {
-		if validID(id) {
-			ids = append(ids, id)
-		}
-	}
-	return ids, errors.Join(errs...)
+	return found, errors.Join(errs...)
 }
 
 // sweepOne looks again under the container's lock, so that nothing is taken from under a
 // Create or Start that is at work.
-func (r *Runtime) sweepOne(ctx context.Context, id string) error {
+func (r *Runtime) sweepOne(ctx context.Context, id string, hasTask bool) error {
 	release, err := r.locks.take(ctx, id)
 	if err != nil {
 		return err
@@ -148,6 +148,11 @@ func (r *Runtime) sweepOne(ctx context.Context, id string) error {
 	o, err := r.observe(ctx, id)
 	if errdefs.IsNotFound(err) {
 		r.options.Log.Info("remains without a container removed", zap.String("container_id", id))
+		if hasTask {
+			if err := r.standIn(ctx, id); err != nil {
+				return err
+			}
+		}
 		return r.remove(ctx, id)
 	}
 	if err != nil {
@@ -162,6 +167,18 @@ func (r *Runtime) sweepOne(ctx context.Context, id string) error {
 	}
 	if o.state() == runtime.StateExited || o.task == nil {
 		return r.clear(ctx, o)
+	}
+	return nil
+}
+
+// standIn makes a container for a task that has none: without, containerd can list the
+// task and do nothing to it.
+func (r *Runtime) standIn(ctx context.Context, id string) error {
+	_, err := r.client.ContainerService().Create(ctx, containers.Container{
+		ID: id, Runtime: containers.RuntimeInfo{Name: ociShim}, Spec: &anypb.Any{},
+	})
+	if err != nil && !errdefs.IsAlreadyExists(err) {
+		return fmt.Errorf("stand in for the container of task %s: %w", id, err)
 	}
 	return nil
 }

@@ -31,6 +31,16 @@ func (e unreachable) Unwrap() error { return e.err }
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.base.RoundTrip(r)
+	if err == nil && resp.StatusCode == http.StatusRequestedRangeNotSatisfiable && r.Header.Get("Range") != "" {
+		// A registry that cannot serve a layer from the middle: containerd skips what
+		// it has, and would otherwise ask for the same range for ever.
+		whole := r.Clone(r.Context())
+		whole.Header.Del("Range")
+		if err := resp.Body.Close(); err != nil {
+			return nil, unreachable{err}
+		}
+		resp, err = t.base.RoundTrip(whole)
+	}
 	if err != nil {
 		return nil, unreachable{err}
 	}

@@ -1,0 +1,392 @@
+package containerd_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types"
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/opencontainers/image-spec/identity"
+
+	"github.com/heteroflow/node-agent/runtime"
+	"github.com/heteroflow/node-agent/runtime/containerd"
+	"github.com/heteroflow/node-agent/test/image"
+	"github.com/heteroflow/node-agent/test/registry"
+)
+
+// remains is all that is left of containers anywhere, so that a test can count it.
+func (f *fixture) remains(t *testing.T) []string {
+	t.Helper()
+	ctx := t.Context()
+	c := f.client(t)
+	var found []string
+	containers, err := c.ContainerService().List(ctx)
+	for _, container := range containers {
+		found = append(found, "container "+container.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := c.TaskService().List(ctx, &tasks.ListTasksRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range all.Tasks {
+		found = append(found, "task "+task.ID)
+	}
+	if err := c.SnapshotService("overlayfs").Walk(ctx, func(_ context.Context, info snapshots.Info) error {
+		if info.Kind == snapshots.KindActive {
+			found = append(found, "snapshot "+info.Name)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	held, err := c.LeasesService().List(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lease := range held {
+		found = append(found, "lease "+lease.ID)
+	}
+	o := f.options(t)
+	for _, pattern := range []string{
+		filepath.Join(o.StateDir, namespace, "*"), filepath.Join(o.RunDir, namespace, "netns/*"),
+		filepath.Join(o.RunDir, namespace, "ipam/heteroflow/10.*"), filepath.Join(o.RunDir, namespace, "cni/results/*"),
+		"/sys/class/net/" + o.Bridge + "/brif/*", "/sys/fs/cgroup/memory/" + namespace + "/*-*", "/sys/fs/cgroup/" + namespace + "/*-*",
+	} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, files...)
+	}
+	for _, pid := range processesOf(t, "-address", f.socket()) {
+		found = append(found, "shim "+string(rune(pid)))
+	}
+	return found
+}
+
+func TestSweepRemovesWhatACrashLeftAtAnyStep(t *testing.T) {
+	// Each step leaves what an agent would that died right after it.
+	steps := map[string]func(t *testing.T, f *fixture){
+		"a lease": func(t *testing.T, f *fixture) { f.leaveLease(t) },
+		"a lease and a snapshot": func(t *testing.T, f *fixture) {
+			f.leaveSnapshot(t, leases.WithLease(t.Context(), f.leaveLease(t)), "task-0")
+		},
+		"a directory": func(t *testing.T, f *fixture) {
+			if err := os.MkdirAll(filepath.Join(f.options(t).StateDir, namespace, "task-0"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a task without its container": func(t *testing.T, f *fixture) {
+			id := f.run(t, f.spec("sleep", "10m"))
+			if err := f.client(t).ContainerService().Delete(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a network without its container": func(t *testing.T, f *fixture) {
+			spec := f.spec("exit", "0")
+			spec.Network = runtime.Network{Mode: runtime.NetworkBridge}
+			id := f.run(t, spec)
+			f.awaitRecord(t, id)
+			c := f.client(t)
+			_, err := c.TaskService().Delete(t.Context(), &tasks.DeleteTaskRequest{ContainerID: id})
+			if err := errors.Join(err, c.ContainerService().Delete(t.Context(), id)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	eachFlavour(t, func(t *testing.T, fl flavour) {
+		f := setUp(t, fl)
+		for name, leave := range steps {
+			t.Run(name, func(t *testing.T) {
+				before := f.remains(t)
+				leave(t, f)
+				if left := f.remains(t); len(left) <= len(before) {
+					t.Fatalf("nothing was left: %q", left)
+				}
+				for range 2 {
+					if err := f.connect(t).Sweep(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if after := f.remains(t); !slices.Equal(after, before) {
+					t.Errorf("left behind: %q, before: %q", after, before)
+				}
+			})
+		}
+	}, "system-runc", "2.4-runc")
+}
+
+func (f *fixture) leaveLease(t *testing.T) string {
+	t.Helper()
+	lease, err := f.client(t).LeasesService().Create(t.Context(), leases.WithRandomID(), leases.WithExpiration(time.Hour),
+		leases.WithLabels(map[string]string{"io.heteroflow.lease": "create", "io.heteroflow.lease-owner": "a dead process"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease.ID
+}
+
+func (f *fixture) leaveSnapshot(t *testing.T, ctx context.Context, id string) {
+	t.Helper()
+	c := f.client(t)
+	img, err := c.GetImage(ctx, f.image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := img.RootFS(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.SnapshotService("overlayfs").Prepare(ctx, id, identity.ChainID(layers).String(),
+		snapshots.WithLabels(map[string]string{"io.heteroflow.container": id}))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCreateMakesUseOfTheNameThatACrashLeftHalfMade(t *testing.T) {
+	f := setUp(t, flavours()[0])
+	spec := f.spec("exit", "5")
+	f.leaveSnapshot(t, leases.WithLease(t.Context(), f.leaveLease(t)), spec.Name)
+	id := f.run(t, spec)
+	if exit, err := f.Wait(t.Context(), id); err != nil || exit.Code == nil || *exit.Code != 5 {
+		t.Errorf("got %+v, %v", exit, err)
+	}
+}
+
+// cutShort leaves a container whose task was made and not started.
+func (f *fixture) cutShort(t *testing.T) string {
+	t.Helper()
+	id := f.create(t, f.spec("exit", "0"))
+	c := f.client(t)
+	mounts, err := c.SnapshotService("overlayfs").Mounts(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := &tasks.CreateTaskRequest{ContainerID: id}
+	for _, m := range mounts {
+		request.Rootfs = append(request.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
+	}
+	if _, err := c.TaskService().Create(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func TestAStartThatWasCutShortIsUndoneOrDoneAgain(t *testing.T) {
+	f := setUp(t, flavours()[0])
+	state := func(id string) runtime.State { return f.inspect(t, id).State }
+	for name, settle := range map[string]func(id string) error{
+		"start":  func(id string) error { return f.Start(t.Context(), id) },
+		"stop":   func(id string) error { return f.Stop(t.Context(), id, time.Second) },
+		"sweep":  func(string) error { return f.Sweep(t.Context()) },
+		"remove": func(id string) error { return f.Remove(t.Context(), id) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := f.cutShort(t)
+			if got := state(id); got != runtime.StateCreated {
+				t.Errorf("it is %s", got)
+			}
+			if err := settle(id); err != nil {
+				t.Fatal(err)
+			}
+			switch name {
+			case "start":
+				if exit, err := f.Wait(t.Context(), id); err != nil || exit.Code == nil || *exit.Code != 0 {
+					t.Errorf("got %+v, %v", exit, err)
+				}
+			case "stop", "sweep":
+				if got := state(id); got != runtime.StateCreated {
+					t.Errorf("it is %s, and never ran", got)
+				}
+			}
+			if err := f.Remove(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if left := f.remains(t); len(left) != 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+func TestSweepSettlesWhatEndedUnwatchedAndKeepsItsExit(t *testing.T) {
+	f := setUp(t, flavours()[0])
+	spec := f.spec("exit", "9")
+	spec.Network = runtime.Network{Mode: runtime.NetworkBridge, Ports: []runtime.Port{{Container: 80, Host: 38077, Protocol: "tcp"}}}
+	ended := f.run(t, spec)
+	running := f.run(t, f.spec("sleep", "10m"))
+	f.awaitRecord(t, ended)
+	if err := f.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, trace := range f.remains(t) {
+		if strings.HasPrefix(trace, "task "+ended) || strings.Contains(trace, "netns") || strings.Contains(trace, "ipam") {
+			t.Errorf("left: %s", trace)
+		}
+	}
+	if got := f.inspect(t, ended); got.Exit == nil || got.Exit.Code == nil || *got.Exit.Code != 9 {
+		t.Errorf("got %+v", got)
+	}
+	if got := f.inspect(t, running); got.State != runtime.StateRunning {
+		t.Errorf("the one that runs: %+v", got)
+	}
+	for _, id := range []string{ended, running} {
+		if err := f.Remove(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	if left := f.remains(t); len(left) != 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// GC runs each time a lease is deleted synchronously.
+func TestGarbageCollectionInALoopBreaksNoPullAndNoCreate(t *testing.T) {
+	eachFlavour(t, func(t *testing.T, fl flavour) {
+		f := setUp(t, fl)
+		reg, err := registry.Start(registry.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = reg.Close() }()
+		reg.Slow(registry.Blobs, 4<<20)
+		c := f.client(t)
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer close(stop)
+		wg.Go(func() {
+			for {
+				lease, err := c.LeasesService().Create(t.Context(), leases.WithRandomID())
+				if err == nil {
+					err = c.LeasesService().Delete(t.Context(), lease, leases.SynchronousDelete)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+		for i := range 4 {
+			img, err := image.Build(t.Context(), image.Options{Fillers: []image.Filler{{Bytes: 1 << 20, Seed: uint64(2 * i)}, {Bytes: 1 << 20, Seed: uint64(2*i + 1)}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ref, err := reg.Push(img, "app:"+string(rune('a'+i)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.Pull(t.Context(), runtime.PullRequest{Ref: ref}); err != nil {
+				t.Fatal(err)
+			}
+			spec := f.spec("exit", "0")
+			spec.Image = ref
+			if err := f.Remove(t.Context(), f.run(t, spec)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}, "system-runc", "2.4-runc")
+}
+
+func TestAPullThatFailedGoesOnWhereItStopped(t *testing.T) {
+	f := setUp(t, flavours()[0])
+	reg, err := registry.Start(registry.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reg.Close() }()
+	const size = 8 << 20
+	img, err := image.Build(t.Context(), image.Options{Fillers: []image.Filler{{Bytes: size, Seed: 99}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := reg.Push(img, "app:v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stall := reg.Stall(registry.Blobs, size/2)
+	ctx, cancel := context.WithCancel(t.Context())
+	pulled := make(chan error, 1)
+	go func() {
+		_, err := f.Pull(ctx, runtime.PullRequest{Ref: ref})
+		pulled <- err
+	}()
+	store := f.client(t).ContentStore()
+	eventually(t, "the daemon has a part of the layer", func() bool {
+		under, err := store.ListStatuses(t.Context())
+		return err == nil && slices.ContainsFunc(under, func(s content.Status) bool { return s.Offset > 0 })
+	})
+	cancel()
+	if err := <-pulled; !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	reg.Heal()
+	stall.Release()
+	var ranges []string
+	reg.Slow(func(req *http.Request) bool {
+		if from := req.Header.Get("Range"); registry.Blobs(req) && from != "" {
+			ranges = append(ranges, from)
+		}
+		return false
+	}, 1)
+	if _, err := f.Pull(t.Context(), runtime.PullRequest{Ref: ref}); err != nil {
+		t.Fatal(err)
+	}
+	if len(ranges) != 1 {
+		t.Errorf("the second pull asked for ranges %q, want one of the layer that was half fetched", ranges)
+	}
+}
+
+func TestAProbeAnswersThoughTheDaemonIsAwayOrHangs(t *testing.T) {
+	dir := t.TempDir()
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hung, err := net.Listen("unix", filepath.Join(dir, "hung.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hung.Close()
+	for name, socket := range map[string]string{"away": filepath.Join(dir, "none.sock"), "hangs": filepath.Join(dir, "hung.sock")} {
+		t.Run(name, func(t *testing.T) {
+			r, err := containerd.New(containerd.Options{Address: socket, LogBinary: binary, StateDir: dir, RunDir: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := r.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			began := time.Now()
+			_, err = r.Probe(t.Context())
+			if !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), socket) {
+				t.Errorf("got %v", err)
+			}
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
