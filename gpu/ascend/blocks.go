@@ -55,10 +55,10 @@ func parseBlocks(lines []string, sc scope) (gpu.Parsed, bool) {
 			recognised = recognised || e.key == k
 		}
 	}
-	if !recognised {
+	p := gpu.Parsed{Processes: listedProcesses(lines)}
+	if !recognised && len(p.Processes) == 0 {
 		return gpu.Parsed{}, false
 	}
-	var p gpu.Parsed
 	for _, b := range readBlocks(all, sc) {
 		d := device(len(p.GPUs))
 		s, failures := b.fill(&d)
@@ -66,6 +66,11 @@ func parseBlocks(lines []string, sc scope) (gpu.Parsed, bool) {
 		p.Failures = append(p.Failures, failures...)
 		if measured(s) {
 			p.Stats = append(p.Stats, s)
+		}
+	}
+	for i := range p.Processes {
+		if len(p.GPUs) == 1 {
+			p.Processes[i].Index = p.GPUs[0].Index
 		}
 	}
 	return p, true

@@ -108,7 +108,7 @@ func (d *Detector) cards(ctx context.Context) (gpu.Parsed, error) {
 func (d *Detector) mapping(ctx context.Context) ([]mapped, error) {
 	res, err := d.run.Run(ctx, info("-m"))
 	if err != nil {
-		return nil, stuck(ctx, err)
+		return nil, hung(err)
 	}
 	rows, _ := readMapping(text.Lines(res.Output()))
 	return rows, nil
@@ -165,10 +165,10 @@ func (d *Detector) nodes() map[int]bool {
 func (d *Detector) boards(ctx context.Context, devices []gpu.Device) error {
 	for _, card := range cardsOf(devices) {
 		p, err := d.ask(ctx, "-t", "board", "-i", fmt.Sprint(card))
+		if err := hung(err); err != nil {
+			return err
+		}
 		if err != nil {
-			if err := stuck(ctx, err); err != nil {
-				return err
-			}
 			continue
 		}
 		for _, b := range p.GPUs {
@@ -190,7 +190,7 @@ func (d *Detector) boards(ctx context.Context, devices []gpu.Device) error {
 func (d *Detector) topology(ctx context.Context, p *gpu.Parsed) error {
 	res, err := d.run.Run(ctx, info("-t", "topo"))
 	if err != nil {
-		return stuck(ctx, err)
+		return hung(err)
 	}
 	if m, ok := readTopology(text.Lines(res.Output())); ok {
 		p.Topology = m.byIndex(p.GPUs)

@@ -1,9 +1,11 @@
 package ascend
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -187,6 +189,45 @@ func TestOneBadCardDoesNotHideTheOthers(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[int]string{1: CodeCardQuery, 2: gpu.CodeToolTimeout}, failed); diff != "" {
 		t.Errorf("failures (-want +got):\n%s", diff)
+	}
+}
+
+func TestAChipOfAGenerationWithoutTheChipOptionIsAskedWithoutIt(t *testing.T) {
+	r := tool.NewReplay(said("npu-smi info", 0, read(t, "info-950.txt")), said("npu-smi info -t health -i 4", 0,
+		"\tNPU ID : 4\n\tHealth : UNKNOWN\n\tError Code : 0x81AF8000\n\tError Information : heartbeat lost\n"))
+	rep, err := New(r, "").Collect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := rep.Failures[0]; f.Message != "health UNKNOWN: heartbeat lost (error code 0x81AF8000)" || *f.Index != 1 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// cancelling ends the context when the command with the given last argument runs.
+type cancelling struct {
+	tool.Runner
+	at     string
+	cancel context.CancelFunc
+}
+
+func (c cancelling) Run(ctx context.Context, cmd tool.Command) (tool.Result, error) {
+	if slices.Contains(cmd.Args, c.at) {
+		c.cancel()
+	}
+	return c.Runner.Run(ctx, cmd)
+}
+
+func TestWithoutTimeNoCardIsBlamed(t *testing.T) {
+	r := tool.NewReplay(said("npu-smi info", 197, "Failed to get device type.\n"), said("npu-smi info -m", 0, map910B))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	rep, err := New(cancelling{r, "common", cancel}, "").Collect(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.CollectorError == nil || len(rep.Failures) > 0 {
+		t.Errorf("collector error %v, failures %v", rep.CollectorError, rep.Failures)
 	}
 }
 

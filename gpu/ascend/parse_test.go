@@ -95,6 +95,25 @@ func TestOneDieListedTwiceIsReported(t *testing.T) {
 	}
 }
 
+func TestProcessesOfOneChipAreThatChips(t *testing.T) {
+	p, err := Parse(strings.Fields("npu-smi info -t proc-mem -i 3 -c 0"), 0,
+		[]byte("\tNPU ID : 3\n\tChip Count : 1\n\tProcess id:4711  Process name:python3  Process memory(MB):512\n\tChip ID : 0\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []gpu.Process{{PID: 4711, Name: "python3", Index: new(0), MemoryUsed: new(int64(512) << 20)}}
+	if diff := cmp.Diff(want, p.Processes); diff != "" || len(p.GPUs) != 1 {
+		t.Errorf("%d devices, processes (-want +got):\n%s", len(p.GPUs), diff)
+	}
+}
+
+func TestAChipWithoutANameIsListed(t *testing.T) {
+	p := parse(t, "| 3 | Alarm | 91.5 41 0 / 0 |\n| 0 | 0000:C3:00.0 | 7 0 / 0 3411 / 65536 |\n")
+	if len(p.GPUs) != 1 || *p.GPUs[0].Card != 3 || p.GPUs[0].BusID != "0000:c3:00.0" || len(p.Failures) != 1 {
+		t.Errorf("%+v", p)
+	}
+}
+
 func TestAnEmptyNodeIsNoError(t *testing.T) {
 	if p := parse(t, "There is no NPU card on this server.\n"); len(p.GPUs) > 0 || p.CollectorError != nil {
 		t.Errorf("%+v", p)

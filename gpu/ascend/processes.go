@@ -2,6 +2,7 @@ package ascend
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -51,6 +52,24 @@ func (t *processTable) row(cells []string) {
 		r.chip = id(ids[1])
 	}
 	t.rows = append(t.rows, r)
+}
+
+// listedProcess is a line of "-t proc-mem", which is about one chip.
+var listedProcess = regexp.MustCompile(
+	`Process id\s*:\s*(\d+)\s+Process name\s*:\s*(\S*)\s+Process memory\(MB\)\s*:\s*(\d+)`)
+
+func listedProcesses(lines []string) []gpu.Process {
+	var out []gpu.Process
+	for _, line := range lines {
+		m := listedProcess.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		if pid := id(m[1]); pid != nil {
+			out = append(out, gpu.Process{PID: *pid, Name: text.String(m[2]), MemoryUsed: text.MiB(m[3])})
+		}
+	}
+	return out
 }
 
 // of returns the processes with the index of their device; without such a

@@ -14,23 +14,25 @@ import (
 // are ill has one cause, which these name.
 const maxExplained = 4
 
-// stuck returns err when a query that may fail must end the round all the same:
-// the driver hangs, or there is no time left.
-func stuck(ctx context.Context, err error) error {
-	if _, hung := errors.AsType[*tool.HungError](err); hung || ctx.Err() != nil {
-		return err
+// hung returns the error of a query that may fail if it must end the round all
+// the same: the driver hangs.
+func hung(err error) error {
+	if e, ok := errors.AsType[*tool.HungError](err); ok {
+		return e
 	}
 	return nil
 }
 
-// question asks about one card. What goes wrong is the answer's CollectorError,
-// except what ends the round.
+// question asks about one card. What goes wrong with the card is the answer's
+// CollectorError; an error is a hung driver, or that there is no time left.
 func (d *Detector) question(ctx context.Context, args ...string) (gpu.Parsed, error) {
 	p, err := d.ask(ctx, args...)
 	switch {
 	case err == nil:
 		return p, nil
-	case stuck(ctx, err) != nil:
+	case hung(err) != nil:
+		return p, hung(err)
+	case ctx.Err() != nil:
 		return p, err
 	}
 	code := gpu.CodeToolFailed
@@ -65,7 +67,7 @@ func (d *Detector) explain(ctx context.Context, p *gpu.Parsed) error {
 		asked++
 		answer, err := d.health(ctx, *g.Card, g.Chip)
 		if err != nil {
-			return err
+			return hung(err) // no time left: the bare words stand
 		}
 		for _, detail := range answer.Failures {
 			if detail.Code == f.Code {
@@ -78,8 +80,8 @@ func (d *Detector) explain(ctx context.Context, p *gpu.Parsed) error {
 
 // cardByCard is for the node on which one card makes "npu-smi info" print
 // nothing but errors: the chips are listed by -m and asked one by one, so that
-// the bad one is known and the others stay visible. Without that list the error
-// of the table stands.
+// the bad one is known and the others stay visible. Without that list, or the
+// time for all of them, the error of the table stands: no card is blamed for it.
 func (d *Detector) cardByCard(ctx context.Context, table gpu.Parsed) (gpu.Parsed, error) {
 	rows, err := d.mapping(ctx)
 	if err != nil || len(rows) == 0 {
@@ -91,13 +93,13 @@ func (d *Detector) cardByCard(ctx context.Context, table gpu.Parsed) (gpu.Parsed
 		answer, asked := common[*m.card]
 		if !asked {
 			if answer, err = d.question(ctx, "-t", "common", "-i", fmt.Sprint(*m.card)); err != nil {
-				return table, err
+				return table, hung(err)
 			}
 			common[*m.card] = answer
 		}
 		health, err := d.health(ctx, *m.card, m.chip)
 		if err != nil {
-			return table, err
+			return table, hung(err)
 		}
 		addChip(&p, m.device(i), answer, health)
 	}

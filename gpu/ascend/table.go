@@ -141,8 +141,9 @@ func (t *table) topLine(cells []string, cut bool) bool {
 		name = cells[1]
 	}
 	card, health := id(number), cells[t.first()-1]
-	if known, _ := healthOf(health); card == nil || strings.TrimSpace(name) == "" ||
-		!healthWord.MatchString(health) || !t.header && known == "" ||
+	known, _ := healthOf(health)
+	sure := known != "" || t.header && strings.TrimSpace(name) != ""
+	if card == nil || !sure || !healthWord.MatchString(health) ||
 		t.open && text.Absent(health) { // "NA" for a bus id: the bottom line
 		return false
 	}

@@ -28,6 +28,7 @@ const row = "| 1     /   MLU999-X1    v1.2.0 |         0000:1A:00.0 | 9%        
 func TestTableToleratesWhatOtherVersionsPrint(t *testing.T) {
 	plain := parse(t, row)
 	for _, c := range []struct{ name, out string }{
+		{"no column of virtual functions", strings.Replace(row, " /   MLU", "     MLU", 1)},
 		{"no fan", strings.Replace(row, " 0%   61C", " /    61C", 1)},
 		{"a fan without a percent sign", strings.Replace(row, " 0%   61C", " 7    61C", 1)},
 		{"more in the last cell", strings.Replace(row, "FULL", "FULL  New", 1)},

@@ -10,7 +10,8 @@ import (
 
 var (
 	// | 0     /   MLU370-X8    v1.1.6 |         0000:13:00.0 | 0%                  0 |
-	nameCell = regexp.MustCompile(`^(\d{1,4})\s+(\S+)\s+(\S.*?)\s+(v\S+)$`)
+	// The number of the virtual function may have no column.
+	nameCell = regexp.MustCompile(`^(\d{1,4})\s+(?:(/|N/A|\d+)\s+)?(\S.*?)\s+(v\S+)$`)
 	// |  0%   28C        107 W/ 250 W |     0 MiB/ 20638 MiB | FULL          Default |
 	// The fan is "7", "/" or absent on cards without one.
 	powerCell = regexp.MustCompile(`^(?:\S+\s+)?(\S+)\s+((?:[\d.]+\s*W|N/A)\s*/\s*(?:[\d.]+\s*W|N/A))$`)

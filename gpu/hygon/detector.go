@@ -18,8 +18,9 @@ const (
 	virtualName = "hy-virtual"
 )
 
-// Detector asks hy-smi, or rocm-smi where that is Hygon's. Collect runs two
-// commands: the table has no memory sizes, JSON no power limit and no mode.
+// Detector asks hy-smi, or rocm-smi where that is Hygon's. Collect runs three
+// commands: the table has no memory sizes, JSON no power limit and no mode, and
+// that a card can be sliced must be confirmed each time.
 type Detector struct{ run tool.Runner }
 
 // New returns a Detector.
@@ -64,8 +65,12 @@ func (d *Detector) Collect(ctx context.Context) (gpu.Report, error) {
 	if err != nil {
 		return gpu.Report{}, err
 	}
-	return gpu.Survey(ctx, gpu.Hygon, d.run, Parse,
+	r, err := gpu.Survey(ctx, gpu.Hygon, d.run, Parse,
 		tool.Command{Name: name}, tool.Command{Name: name, Args: values})
+	if err != nil {
+		return r, err
+	}
+	return r, d.slices(ctx, name, &r)
 }
 
 // Inventory implements gpu.Detector.
@@ -114,7 +119,7 @@ func (d *Detector) tool(ctx context.Context) (string, error) {
 func (d *Detector) driver(ctx context.Context, name string, r *gpu.Report) error {
 	res, err := d.run.Run(ctx, tool.Command{Name: name, Args: []string{"--showdriverversion"}})
 	if err != nil {
-		return stuck(ctx, err)
+		return hung(err)
 	}
 	r.DriverVersion = cmp.Or(driverVersion(text.Lines(res.Output())), r.DriverVersion)
 	for i := range r.Devices {
@@ -129,9 +134,12 @@ const sliceKind = "hygon-hami"
 // slices confirms that virtual DCUs can be made: the runtime for them answers
 // and knows the card. A card in MIG mode is sliced in hardware already.
 func (d *Detector) slices(ctx context.Context, name string, r *gpu.Report) error {
+	if len(r.Devices) == 0 {
+		return nil
+	}
 	p, err := gpu.Ask(ctx, d.run, Parse, tool.Command{Name: name, Args: []string{"virtual", "-show-device-info"}})
 	if err != nil {
-		return stuck(ctx, err)
+		return hung(err)
 	}
 	known := map[int]bool{}
 	for _, g := range p.GPUs {
@@ -145,11 +153,11 @@ func (d *Detector) slices(ctx context.Context, name string, r *gpu.Report) error
 	return nil
 }
 
-// stuck returns err when a query that may fail must end the round all the same:
-// the driver hangs, or there is no time left.
-func stuck(ctx context.Context, err error) error {
-	if _, hung := errors.AsType[*tool.HungError](err); hung || ctx.Err() != nil {
-		return err
+// hung returns the error of a query that may fail if it must end the round all
+// the same: the driver hangs.
+func hung(err error) error {
+	if e, ok := errors.AsType[*tool.HungError](err); ok {
+		return e
 	}
 	return nil
 }

@@ -98,14 +98,18 @@ func TestVirtualDCUsAreNoCapabilityUnlessTheirRuntimeAnswers(t *testing.T) {
 	}
 }
 
-func TestARoundCostsTwoCommandsAndHasBytesAndWatts(t *testing.T) {
-	r := tool.NewReplay(said("hy-smi", 0, twoCards), said(valuesCommand, 0, twoValues), said("hy-smi --showtopo", 0, ""))
+func TestARoundCostsThreeCommandsAndHasBytesWattsAndSlices(t *testing.T) {
+	r := tool.NewReplay(said("hy-smi", 0, twoCards), said(valuesCommand, 0, twoValues), said("hy-smi --showtopo", 0, ""),
+		said("hy-smi virtual -show-device-info", 0, read(t, "virtual.txt")))
 	rep, err := New(r).Collect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(r.Unasked()) != 1 {
 		t.Errorf("%d commands were not run, want 1", len(r.Unasked()))
+	}
+	if len(rep.Capabilities) != 1 || rep.Capabilities[0].SliceKinds[0] != "hygon-hami" {
+		t.Errorf("capabilities %+v", rep.Capabilities)
 	}
 	if s := rep.Stats[0]; s.MemoryUsed == nil || s.PowerLimit == nil || s.UUID != "A0" {
 		t.Errorf("%+v", s)

@@ -48,6 +48,13 @@ func TestACutNumberIsNotTakenForAWhole(t *testing.T) {
 	}
 }
 
+func TestHardwareTableHasTheBusIDLast(t *testing.T) {
+	p := parse(t, "HCU  DID   GFX RAS   SDMA RAS  VBIOS        BUS\n0    6210  ENABLED   DISABLED  6.3-X1       0000:1C:00.0\n")
+	if len(p.GPUs) != 1 || p.GPUs[0].BusID != "0000:1c:00.0" || len(p.Stats) > 0 {
+		t.Errorf("%+v", p)
+	}
+}
+
 func TestPowerLimitAndPowerAreTwoKeys(t *testing.T) {
 	p := parse(t, `{"card0": {"Max Graphics Package Power (W)": "700.0", "Average Graphics Package Power (W)": "99.0"}}`)
 	if s := p.Stats[0]; *s.Power != 99 || *s.PowerLimit != 700 {

@@ -1,6 +1,7 @@
 package hygon
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -14,10 +15,13 @@ import (
 //	0       51.0C    145.0W     manual   300.0W     0%         0.0%      Normal
 //
 // Which columns there are varies; the header says. VRAM% is no amount of memory.
-func parseTable(_ []byte, lines []string) (gpu.Parsed, bool) {
+func parseTable(output []byte, lines []string) (gpu.Parsed, bool) {
 	found := cards{}
 	var header []string
 	end := len(lines) - 1
+	if bytes.HasSuffix(output, []byte("\n")) {
+		end = -1 // nothing is cut
+	}
 	for i, line := range lines {
 		fields := strings.Fields(line)
 		if isHeader(fields) {
@@ -34,7 +38,11 @@ func parseTable(_ []byte, lines []string) (gpu.Parsed, bool) {
 		if i == end && len(fields) < len(header) {
 			fields = fields[:len(fields)-1] // cut there, maybe within a number
 		}
-		found.at(*number).row(assign(header, fields))
+		c := found.at(*number)
+		c.row(assign(header, fields))
+		if header[len(header)-1] == busColumn { // some of the other columns have blanks
+			c.device.BusID = text.BusID(fields[len(fields)-1])
+		}
 	}
 	if header == nil {
 		return gpu.Parsed{}, false
@@ -43,10 +51,13 @@ func parseTable(_ []byte, lines []string) (gpu.Parsed, bool) {
 }
 
 // isHeader finds the header by its words: the rules around it may be missing.
-// AMD's own begins with GPU.
+// AMD's own begins with GPU. --showhw has the bus id in the last column.
 func isHeader(fields []string) bool {
-	return len(fields) > 2 && (fields[0] == "HCU" || fields[0] == "DCU") && slices.Contains(fields, "Temp")
+	return len(fields) > 2 && (fields[0] == "HCU" || fields[0] == "DCU") &&
+		(slices.Contains(fields, "Temp") || fields[len(fields)-1] == busColumn)
 }
+
+const busColumn = "BUS"
 
 func (c *card) row(v map[string]string) {
 	c.stats.Temperature = text.Celsius(v["Temp"])

@@ -72,8 +72,8 @@ func (d *Detector) survey(ctx context.Context, more func(table gpu.Parsed) [][]s
 	parts := []gpu.Parsed{table}
 	for _, args := range more(table) {
 		p, err := gpu.Ask(ctx, d.run, Parse, tool.Command{Name: name, Args: args})
-		if _, hung := errors.AsType[*tool.HungError](err); hung || ctx.Err() != nil {
-			return gpu.Combine(gpu.Kunlun, parts...), err
+		if hung, ok := errors.AsType[*tool.HungError](err); ok {
+			return gpu.Combine(gpu.Kunlun, parts...), hung
 		}
 		if err != nil || p.CollectorError != nil {
 			continue

@@ -63,11 +63,13 @@ type card struct {
 // alike, a device's place is its index.
 func result(cards []*card) gpu.Parsed {
 	unique, seen := true, map[int]bool{}
+	chips, onBoard := map[string]int{}, map[string]int{}
 	for _, c := range cards {
 		unique = unique && c.number != nil && !seen[*c.number]
 		if c.number != nil {
 			seen[*c.number] = true
 		}
+		chips[c.device.BusID]++
 	}
 	var p gpu.Parsed
 	for i, c := range cards {
@@ -80,6 +82,10 @@ func result(cards []*card) gpu.Parsed {
 			}
 		}
 		d.Card = d.Index
+		if bus := d.BusID; bus != "" && chips[bus] > 1 { // the chips of a K200
+			d.Chip = new(onBoard[bus])
+			onBoard[bus]++
+		}
 		p.GPUs = append(p.GPUs, d)
 		if s != (gpu.Stats{}) || d.MemoryTotal != nil {
 			s.Index, s.UUID, s.MemoryTotal = d.Index, d.UUID, d.MemoryTotal

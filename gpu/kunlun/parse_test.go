@@ -62,6 +62,17 @@ func TestACutNumberIsNotTakenForAWhole(t *testing.T) {
 	}
 }
 
+func TestTheChipsOfABoardAreToldApart(t *testing.T) {
+	raw, err := os.ReadFile("testdata/old-table.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := parse(t, string(raw))
+	if a, b, other := p.GPUs[0], p.GPUs[1], p.GPUs[2]; a.BusID != b.BusID || *a.Chip != 0 || *b.Chip != 1 || other.Chip != nil {
+		t.Errorf("%+v", p.GPUs)
+	}
+}
+
 func TestTwoDevicesOfOneNumberGetTheirPlaces(t *testing.T) {
 	line := "0000:87:00.0 0 0 02K0 41 0 0 0 37250 9 9 9 9 9 9 0 16 900 8064 0 1.0 \"K209\" 0\n"
 	p := parse(t, line+line)
