@@ -76,21 +76,30 @@ func (d *Detector) judge(ctx context.Context, r Reading, askMPS bool) gpu.Report
 	if askMPS && len(r.Devices) > 0 {
 		d.mps = d.daemonAnswers(ctx)
 	}
-	for _, dev := range r.Devices {
+	r.Capabilities = capabilities(r.Devices, r.Failures, d.mps)
+	return r.Report
+}
+
+// capabilities says how each card can be shared. A card in MIG mode cannot by
+// the host's MPS daemon, which does not serve its instances; a failed card
+// cannot by it either.
+func capabilities(devices []gpu.Device, failures []gpu.Failure, mpsAnswers bool) []gpu.Capability {
+	var list []gpu.Capability
+	for _, dev := range devices {
 		if dev.Index == nil {
 			continue
 		}
 		c := gpu.Capability{Index: dev.Index}
-		failed := slices.ContainsFunc(r.Failures, func(f gpu.Failure) bool { return blames(f, dev) })
+		failed := slices.ContainsFunc(failures, func(f gpu.Failure) bool { return blames(f, dev) })
 		switch {
-		case dev.MIGMode == "enabled": // a host's daemon does not serve its instances
+		case dev.MIGMode == "enabled":
 			c.MIGCapable, c.SliceKinds = true, []string{SliceMIG}
-		case d.mps && !failed:
+		case mpsAnswers && !failed:
 			c.MPSCapable, c.SliceKinds = true, []string{SliceMPS}
 		}
-		r.Capabilities = append(r.Capabilities, c)
+		list = append(list, c)
 	}
-	return r.Report
+	return list
 }
 
 // daemonAnswers asks the MPS control daemon at its default pipe directory.
@@ -134,5 +143,6 @@ func Parse(argv []string, exitCode int, output []byte) (gpu.Parsed, error) {
 		}
 	}
 	res, err := smi.Parse(argv, exitCode, output)
+	res.Capabilities = capabilities(res.GPUs, res.Failures, false)
 	return res.Parsed, err
 }

@@ -9,8 +9,9 @@ import (
 )
 
 // faults are the Xids that took a card and have not been answered by evidence
-// that it is back. They last as long as the process; after a restart of the
-// agent the card's own state speaks again.
+// that it is back. A driver before 535 does not say whether a reset is needed;
+// there such a fault lasts as long as the process. After a restart of the agent
+// the card's own state speaks again.
 type faults struct {
 	open []fault
 }

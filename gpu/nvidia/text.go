@@ -60,37 +60,36 @@ func (t *Text) Inventory(ctx context.Context) (Reading, error) {
 		commands = append(commands, []string{"-L"}) // the only one with the instances' uuids
 	}
 	for _, args := range commands {
-		p, err := gpu.Ask(ctx, t.run, Parse, tool.Command{Name: smiTool, Args: args})
-		if _, hung := errors.AsType[*tool.HungError](err); hung || ctx.Err() != nil {
+		p, err := t.further(ctx, args...)
+		if err != nil {
 			return Reading{Report: gpu.Combine(gpu.NVIDIA, parts...), NoAction: noAction}, err
 		}
-		// What one of these does not answer is absent; the first command's word
-		// on the cards stands.
-		if err == nil && p.CollectorError == nil {
-			parts = append(parts, p)
-		}
+		renumber(&p, parts[0].GPUs)
+		parts = append(parts, p)
 	}
 	placeInstances(parts)
 	return Reading{Report: gpu.Combine(gpu.NVIDIA, parts...), NoAction: noAction}, nil
 }
 
-// cards asks for the cards, and for those that an error hides.
+// cards asks for the cards, and by name for those that an error hides.
 func (t *Text) cards(ctx context.Context) ([]gpu.Parsed, []string, error) {
 	p, noAction, err := t.query(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	parts := []gpu.Parsed{p}
-	if len(p.GPUs) == 0 && len(p.Failures) > 0 && p.CollectorError == nil {
-		if names, err := t.others(ctx, p.Failures); err != nil {
+	if len(p.GPUs) == 0 && len(p.Failures) > 0 {
+		names, err := t.others(ctx, p.Failures)
+		if err != nil {
 			return parts, nil, err
-		} else if len(names) > 0 {
-			var rest gpu.Parsed
-			if rest, noAction, err = t.query(ctx, "--id="+strings.Join(names, ",")); err != nil {
+		}
+		if len(names) > 0 {
+			rest, acquitted, err := t.query(ctx, "--id="+strings.Join(names, ","))
+			if err != nil {
 				return parts, nil, err
 			}
 			rest.CollectorError = nil // the failures are the answer
-			parts = []gpu.Parsed{rest, p}
+			parts, noAction = []gpu.Parsed{rest, p}, acquitted
 		}
 	}
 	if cards := parts[0].GPUs; len(cards) > 0 {
@@ -104,7 +103,7 @@ func (t *Text) cards(ctx context.Context) ([]gpu.Parsed, []string, error) {
 func (t *Text) others(ctx context.Context, failures []gpu.Failure) ([]string, error) {
 	cards := t.known
 	if len(cards) == 0 {
-		p, err := gpu.Ask(ctx, t.run, Parse, tool.Command{Name: smiTool, Args: []string{"-L"}})
+		p, err := t.further(ctx, "-L")
 		if err != nil {
 			return nil, err
 		}
@@ -118,6 +117,20 @@ func (t *Text) others(ctx context.Context, failures []gpu.Failure) ([]string, er
 		}
 	}
 	return names, nil
+}
+
+// further runs a command that only adds to what the query said: what it does not
+// answer is absent. An error is one that ends the round: the tool hangs, or the
+// time is up.
+func (t *Text) further(ctx context.Context, args ...string) (gpu.Parsed, error) {
+	p, err := gpu.Ask(ctx, t.run, Parse, tool.Command{Name: smiTool, Args: args})
+	if _, hung := errors.AsType[*tool.HungError](err); hung || ctx.Err() != nil {
+		return gpu.Parsed{}, err
+	}
+	if err != nil || p.CollectorError != nil {
+		p = gpu.Parsed{}
+	}
+	return p, nil
 }
 
 var quotedField = regexp.MustCompile(`"([^"]+)"`)
@@ -172,6 +185,36 @@ func (t *Text) remember(p gpu.Parsed) {
 		clear(t.refused)
 	}
 	t.driver = p.GPUs[0].DriverVersion
+}
+
+// renumber gives the cards of a part the numbers that the query gave them: "-q"
+// does not print any, and counting fails where a lost card is left out.
+func renumber(p *gpu.Parsed, known []gpu.Device) {
+	numbers := map[int]*int{} // as counted → as printed
+	for i := range p.GPUs {
+		d := &p.GPUs[i]
+		at := slices.IndexFunc(known, func(k gpu.Device) bool {
+			return d.UUID != "" && d.UUID == k.UUID && d.BusID == k.BusID
+		})
+		if at < 0 || d.Index == nil {
+			continue
+		}
+		numbers[*d.Index] = known[at].Index
+		d.Index = known[at].Index
+	}
+	for i := range p.Stats {
+		if s := &p.Stats[i]; s.Index != nil && numbers[*s.Index] != nil {
+			s.Index = numbers[*s.Index]
+		}
+	}
+	if p.MIG == nil {
+		return
+	}
+	for i := range p.MIG.Devices {
+		if m := &p.MIG.Devices[i]; m.GPU != nil && numbers[*m.GPU] != nil {
+			m.GPU = numbers[*m.GPU]
+		}
+	}
 }
 
 // placeInstances gives each card of the first part the MIG devices of which the

@@ -20,7 +20,7 @@ const (
 var (
 	profileRow  = regexp.MustCompile(`^(\d+)\s+(?:MIG\s+)?(\S+)\s+(\d+)\s+(\d+)/(\d+)\s+(\S+)\s+\S+\s+(\d+)\b`)
 	instanceRow = regexp.MustCompile(`^(\d+)\s+(?:MIG\s+)?(\S+)\s+(\d+)\s+(\d+)\s+(\d+):(\d+)$`)
-	computeRow  = regexp.MustCompile(`^(\d+)\s+(\d+)\s+(?:MIG\s+)?(\S+)\s+(\d+)\s+(\d+)\s+\d+:\d+$`)
+	computeRow  = regexp.MustCompile(`^(\d+)\s+(\d+)\s+(?:MIG\s+)?(\S+)\s+\d+\*?\s+(\d+)\s+\d+:\d+$`)
 	placement   = regexp.MustCompile(`^\s*GPU\s+(\d+)\s+Profile ID\s+(\d+)\s+Placements?\s*:\s*\{([\d,\s]*)\}:(\d+)`)
 	nothing     = regexp.MustCompile(`(?i)^\s*No (?:(?:GPU|compute) instances found(?:: Not Found|\.|\s*$)|MIG-(?:enabled|supported) devices found)`)
 )
@@ -81,7 +81,7 @@ func (d *document) migCell(title, cell string) {
 	case titleComputeInstances:
 		if f := computeRow.FindStringSubmatch(cell); f != nil {
 			m.Devices = append(m.Devices, gpu.MIGDevice{
-				GPU: natural(f[1]), GI: natural(f[2]), Profile: f[3], CI: natural(f[5]),
+				GPU: natural(f[1]), GI: natural(f[2]), Profile: f[3], CI: natural(f[4]),
 			})
 		}
 	}

@@ -34,6 +34,8 @@ const (
 	codeReboot  = "reboot_required"
 	codePower   = "insufficient_power"
 	codeUnknown = "nvml_unknown"
+
+	codeNoDevices = "no_devices"
 )
 
 // CodeInvalidField is the collector error of a query with a field that this
@@ -71,12 +73,13 @@ var toolErrors = []struct {
 	pattern *regexp.Regexp
 	code    string
 }{
-	{regexp.MustCompile(`(?i)couldn't communicate with the NVIDIA driver`), "driver_not_loaded"},
-	{regexp.MustCompile(`(?i)couldn't find libnvidia-ml|libnvidia-ml\.so[.\d]*: cannot open shared object`), "library_not_found"},
+	{regexp.MustCompile(`(?i)^\s*NVIDIA-SMI has failed because it couldn't communicate`), "driver_not_loaded"},
+	{regexp.MustCompile(`(?i)^\s*NVIDIA-SMI couldn't find libnvidia-ml`), "library_not_found"},
+	{regexp.MustCompile(`(?i)^\S+: (?:error while loading shared libraries|initialization error).*\blibnvidia-ml\.so`), "library_not_found"},
 	{regexp.MustCompile(`(?i)^\s*Mismatch in versions between nvidia-smi and NVML`), "smi_nvml_mismatch"},
 	{regexp.MustCompile(`(?i)^\s*Failed to initialize NVML: (.*)$`), ""},
-	{regexp.MustCompile(`(?i)\bnvml error: (.*)$`), ""},
-	{regexp.MustCompile(`(?i)^\s*No devices were found`), "no_devices"},
+	{regexp.MustCompile(`(?i)^(?:docker|\S*nvidia-container-cli): .*\bnvml error: (.*)$`), ""},
+	{regexp.MustCompile(`(?i)^\s*No devices were found`), codeNoDevices},
 	{regexp.MustCompile(`(?i)^\s*Field ".*" is not a valid field to query`), CodeInvalidField},
 	{listError, ""},
 	{regexp.MustCompile(`(?i)nvidia-smi(?:\.exe)?: (?:command )?not found`), "not_installed"},

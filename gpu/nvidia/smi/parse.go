@@ -14,10 +14,10 @@ import (
 
 // Result is what one output says. Beside what every vendor's parser gives, it
 // names the cards whose driver says that they need no recovery: drivers before
-// 570 do not say, which is not the same.
+// 535 do not say, which is not the same.
 type Result struct {
 	gpu.Parsed
-	NoAction []string // uuids of cards whose GPU Recovery Action is None
+	NoAction []string // uuids
 }
 
 // errUnknown is the answer to a text that is no form of nvidia-smi's output.
@@ -32,7 +32,10 @@ func Parse(argv []string, exitCode int, output []byte) (Result, error) {
 	// What stands after the last error of the tool as a whole is newer than it:
 	// a log of many samples. Cards before it are not there any more.
 	if e := doc.fatal; e != nil && !doc.cardsAfter(e.line) {
-		return Result{Parsed: gpu.Parsed{CollectorError: e.as()}}, nil
+		doc.cards, doc.parsed = nil, gpu.Parsed{CollectorError: e.as()}
+		if e.code == codeNoDevices && len(doc.failures) > 0 {
+			doc.parsed.CollectorError = nil // the failures are why there is none
+		}
 	}
 	res := doc.result()
 	silent := len(bytes.TrimSpace(output)) == 0

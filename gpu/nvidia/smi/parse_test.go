@@ -36,6 +36,7 @@ func TestAToolThatFailsAsAWholeIsACollectorErrorWithItsOwnWords(t *testing.T) {
 		"Mismatch in versions between nvidia-smi and NVML.\nAre you sure you are using nvidia-smi": "smi_nvml_mismatch",
 		"Failed to display compute instances: Insufficient Permissions":                            "no_permission",
 		"No GPU instances found: Insufficient Permissions":                                         "no_permission",
+		"nvidia-smi: error while loading shared libraries: libnvidia-ml.so.1: cannot open …":       "library_not_found",
 		"bash: nvidia-smi: command not found":                                                      "not_installed",
 	} {
 		t.Run(words, func(t *testing.T) {
@@ -177,6 +178,31 @@ func TestALostCardIsNumberedOnlyWhereItsNeighboursLeaveOneNumber(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestNoDevicesAfterTheErrorOfTheOnlyOneIsThatCardsFailure(t *testing.T) {
+	res := parse(t, "nvidia-smi", 6,
+		"Unable to determine the device handle for GPU0000:01:00.0: Unknown Error\nNo devices were found\n")
+	if res.CollectorError != nil || len(res.Failures) != 1 || res.Failures[0].BusID != "0000:01:00.0" {
+		t.Errorf("%+v", res)
+	}
+}
+
+func TestTheNameOfAProcessIsNoErrorOfTheTool(t *testing.T) {
+	const name = "sh -c nvml error: Unknown Error, couldn't communicate with the NVIDIA driver"
+	log := strings.Replace(string(read(t, "log-mig.txt")), "/usr/bin/render: scene 4", name, 1)
+	res := parse(t, "nvidia-smi -q", 0, log)
+	if res.CollectorError != nil || len(res.GPUs) != 2 || res.Processes[0].Name != name {
+		t.Errorf("%+v", res)
+	}
+}
+
+func TestAFailedListingOfInstancesSaysNothingAgainstTheCards(t *testing.T) {
+	res := parse(t, "nvidia-smi -L; nvidia-smi mig -lci", 4,
+		"GPU 0: NVIDIA T4 (UUID: GPU-2b)\nFailed to display compute instances: Insufficient Permissions\n")
+	if res.CollectorError != nil || len(res.GPUs) != 1 {
+		t.Errorf("%+v", res)
 	}
 }
 

@@ -33,7 +33,7 @@ type Recovery string
 const (
 	None Recovery = "" // the card was never taken
 	// Acquitted: the driver says afterwards that the card needs no recovery (GPU
-	// Recovery Action None, drivers from 570 on). Readings prove nothing: they
+	// Recovery Action, drivers from 570 on; Reset Required, from 535). Readings prove nothing: they
 	// are fine on a card with uncontained memory errors.
 	Acquitted Recovery = "driver_acquits"
 	// Answers: the card answers again. A card that fell off the bus cannot.
@@ -53,7 +53,8 @@ func (c Class) Recovery() Recovery {
 }
 
 // catalogue has the codes by class. A code that is in no list is Check: NVIDIA's
-// action for it is to contact support, to follow a workflow, or not said.
+// action for it is for a person (contact support, check the cables), a workflow
+// that depends on other errors, or not said.
 var catalogue = []struct {
 	class Class
 	codes []int
