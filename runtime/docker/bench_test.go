@@ -1,7 +1,9 @@
 package docker_test
 
 import (
+	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -22,24 +24,36 @@ func BenchmarkCycle(b *testing.B) {
 	r := connect(b, docker.Options{Host: host})
 	ref := pullWorkload(b, r, host)
 	prefix := "bench-" + strings.ToLower(rand.Text()[:8])
+	labels := map[string]string{"io.heteroflow.benchmark": prefix}
+	b.Cleanup(func() {
+		ctx := context.WithoutCancel(b.Context())
+		left, err := r.List(ctx, labels)
+		for _, c := range left {
+			err = errors.Join(err, r.Remove(ctx, c.ID))
+		}
+		if err != nil {
+			b.Error(err)
+		}
+	})
 	b.Run("runtime", func(b *testing.B) {
 		for n := 0; b.Loop(); n++ {
-			cycle(b, r, fmt.Sprintf("%s-%d", prefix, n), ref)
+			cycle(b, r, fmt.Sprintf("%s-%d", prefix, n), ref, labels)
 		}
 	})
 	api := bareClient(b, host)
 	b.Run("moby", func(b *testing.B) {
 		for n := 0; b.Loop(); n++ {
-			bareCycle(b, api, fmt.Sprintf("%s-bare-%d", prefix, n), ref)
+			bareCycle(b, api, fmt.Sprintf("%s-bare-%d", prefix, n), ref, labels)
 		}
 	})
 }
 
-func cycle(b *testing.B, r *docker.Runtime, name, ref string) {
+func cycle(b *testing.B, r *docker.Runtime, name, ref string, labels map[string]string) {
 	ctx := b.Context()
 	c, err := r.Create(ctx, runtime.Spec{
 		Name:    name,
 		Image:   ref,
+		Labels:  labels,
 		Args:    []string{"exit", "0"},
 		Network: runtime.Network{Mode: runtime.NetworkHost},
 		IPC:     runtime.IPCPrivate,
@@ -59,11 +73,11 @@ func cycle(b *testing.B, r *docker.Runtime, name, ref string) {
 	}
 }
 
-func bareCycle(b *testing.B, api *client.Client, name, ref string) {
+func bareCycle(b *testing.B, api *client.Client, name, ref string, labels map[string]string) {
 	ctx := b.Context()
 	c, err := api.ContainerCreate(ctx, client.ContainerCreateOptions{
 		Name:   name,
-		Config: &container.Config{Image: ref, Cmd: []string{"exit", "0"}},
+		Config: &container.Config{Image: ref, Cmd: []string{"exit", "0"}, Labels: labels},
 		HostConfig: &container.HostConfig{
 			NetworkMode: "host",
 			IpcMode:     container.IPCModePrivate,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -151,7 +152,7 @@ func TestCreateWhoseRequestIsLostIsUnavailable(t *testing.T) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		t.Error("the caller's context seems to have ended")
 	}
-	if _, err := b.rt.Create(t.Context(), b.spec("lost", "exit", "0")); err != nil {
+	if _, err := b.direct.Create(t.Context(), b.spec("lost", "exit", "0")); err != nil {
 		t.Errorf("the next try: %v", err)
 	}
 }
@@ -190,11 +191,15 @@ func TestStartThatTheDaemonNeverSawIsUnavailable(t *testing.T) {
 
 func TestWaitThatBreaksOffIsUnavailableAndCanBeRepeated(t *testing.T) {
 	b := newBench(t, docker.Timeouts{})
-	id := b.start(t, "ignore-sigterm")
+	id := b.start(t, "sleep", "10m")
 	b.add(fault{"POST", "/wait", 1, breakOff("")})
 	_, err := b.rt.Wait(t.Context(), id)
 	wantClass(t, err, runtime.ErrUnavailable)
-	if err := b.direct.Stop(t.Context(), id, 0); err != nil {
+	running, err := b.direct.Inspect(t.Context(), id)
+	if err != nil || running.PID < 2 {
+		t.Fatalf("got %+v, %v", running, err)
+	}
+	if err := syscall.Kill(running.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	exit, err := b.rt.Wait(t.Context(), id)
