@@ -48,6 +48,9 @@ func RequestsPath(c Channel) string { return "/api/v1/agent/" + string(c) + "-re
 // RequestPath is one request of an instruction channel.
 func RequestPath(c Channel, id string) string { return RequestsPath(c) + "/" + segment(id) }
 
+// MaxListLimit is the largest limit a list may be asked for.
+const MaxListLimit = 200
+
 // TasksQuery is the query of the task list. The server refuses one without a
 // node and a status.
 func TasksQuery(nodeID string, limit int, statuses ...TaskStatus) url.Values {

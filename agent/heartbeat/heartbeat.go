@@ -46,6 +46,7 @@ type Options struct {
 // Heart beats for one start of the agent.
 type Heart struct {
 	opts Options
+	kick loop.Kicker
 
 	mu       sync.Mutex // one heartbeat at a time
 	sequence int64
@@ -61,7 +62,10 @@ type acked struct {
 }
 
 // New makes a heart that has not beaten yet.
-func New(opts Options) *Heart { return &Heart{opts: opts} }
+func New(opts Options) *Heart { return &Heart{opts: opts, kick: loop.NewKicker()} }
+
+// Kick beats at once: something changed that the control plane waits to hear.
+func (h *Heart) Kick() { h.kick.Kick() }
 
 // Run beats until ctx ends.
 func (h *Heart) Run(ctx context.Context) {
@@ -69,6 +73,7 @@ func (h *Heart) Run(ctx context.Context) {
 		Period: func() time.Duration { return h.opts.Period },
 		Do:     func(ctx context.Context) error { return h.beat(ctx, protocol.NodeOnline) },
 		Pause:  client.Pause,
+		Kick:   h.kick,
 		Prompt: true,
 	}.Run(ctx)
 }

@@ -13,7 +13,7 @@ import (
 
 // Loop is one piece of periodic work.
 type Loop struct {
-	// Period between two rounds; asked for before each, so that it can change.
+	// Period between two rounds; asked for after each, so that a round can change it.
 	Period func() time.Duration
 	// Do is one round.
 	Do func(ctx context.Context) error
@@ -42,12 +42,12 @@ func (l Loop) Run(ctx context.Context) {
 		case <-timer.C:
 		case <-l.Kick:
 		}
-		period := l.Period()
-		wait = period
-		if err := l.Do(ctx); err == nil {
+		err := l.Do(ctx)
+		wait = l.Period()
+		if err == nil {
 			failures = 0
 		} else if failures++; l.Pause != nil {
-			wait = l.Pause(err, failures, period)
+			wait = l.Pause(err, failures, wait)
 		}
 		timer.Reset(Jitter(wait))
 	}

@@ -1,0 +1,83 @@
+# HeteroFlow node agent. `make` lists the targets.
+
+SHELL       := /bin/sh
+.DEFAULT_GOAL := help
+
+VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT      ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)$(shell git diff --quiet HEAD 2>/dev/null || echo -dirty)
+BUILD_TIME  ?= $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null || echo unknown)
+AGENT_X     := -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.buildTime=$(BUILD_TIME)
+SERVER_PKG  := github.com/heteroflow/node-agent/devserver/cli
+SERVER_X    := -X $(SERVER_PKG).Version=$(VERSION) -X $(SERVER_PKG).Commit=$(COMMIT) -X $(SERVER_PKG).BuildTime=$(BUILD_TIME)
+
+GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+TOOLS       := $(CURDIR)/.tools
+SCRIPTS     := .ci/run $(wildcard test/daemon/*.sh)
+
+RUNTIME     ?= docker
+TEST_FLAGS  ?=
+BENCH_TIME  ?= 1s
+BENCH_COUNT ?= 1
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: go
+go:
+	@command -v go >/dev/null || { \
+	  echo "Go is missing: install 1.26 from https://go.dev/dl/ (any Go from 1.21 on fetches it by itself)" >&2; exit 1; }
+
+.PHONY: deps
+deps: go ## install what building, testing and linting need (apt, as root)
+	go mod download
+	@for tool in git file shellcheck; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	if [ -n "$$missing" ]; then \
+	  echo "installing$$missing with apt-get"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
+	fi
+
+.PHONY: build
+build: go ## build the static agent and the reference control plane into bin/
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(AGENT_X)' -o bin/heteroflow-agent ./cmd/heteroflow-agent
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(SERVER_X)' -o bin/heteroflow-devserver ./cmd/heteroflow-devserver
+
+.PHONY: daemon
+daemon:
+	@test/daemon/docker.sh start
+
+.PHONY: demo
+demo: build daemon ## play three tasks end to end on this machine (as root; RUNTIME=docker)
+	go build -o bin/demo ./test/demo
+	bin/demo -runtime $(RUNTIME)
+
+.PHONY: test
+test: go daemon ## run all tests, with the race detector, against a real daemon (as root)
+	HETEROFLOW_TEST_REQUIRE_DOCKER=1 go test -race -timeout 20m $(TEST_FLAGS) ./...
+
+.PHONY: lint
+lint: go tools ## vet, golangci-lint, shellcheck, known vulnerabilities
+	go vet ./...
+	$(TOOLS)/golangci-lint run
+	shellcheck $(SCRIPTS)
+	@for script in $(SCRIPTS); do case $$(head -n 1 $$script) in *bash*) bash -n $$script;; *) sh -n $$script;; esac || exit 1; done
+	@$(TOOLS)/govulncheck ./... || { \
+	  code=$$?; [ $$code -eq 3 ] && exit 3; \
+	  echo "govulncheck could not run (exit $$code): its database cannot be reached from here" >&2; }
+
+.PHONY: tools
+tools: go
+	@mkdir -p $(TOOLS)
+	@for tool in $(GOLANGCI) $(GOVULNCHECK); do \
+	  name=$${tool%@*}; name=$(TOOLS)/$${name##*/}; \
+	  go version -m $$name 2>/dev/null | grep -q "mod.*$${tool##*@}" || { echo "building $$tool"; GOBIN=$(TOOLS) go install $$tool || exit 1; }; \
+	done
+
+.PHONY: bench
+bench: go daemon ## run the benchmarks (BENCH_TIME, BENCH_COUNT)
+	HETEROFLOW_TEST_REQUIRE_DOCKER=1 go test -run '^$$' -bench . -benchtime $(BENCH_TIME) -count $(BENCH_COUNT) ./...
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin dist .tools
