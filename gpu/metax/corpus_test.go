@@ -1,0 +1,12 @@
+package metax
+
+import (
+	"testing"
+
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/corpus"
+)
+
+func TestCorpus(t *testing.T) {
+	corpus.Check(t, gpu.MetaX, Parse, nil)
+}

@@ -1,0 +1,118 @@
+package metax
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/text"
+)
+
+var (
+	cardHead = regexp.MustCompile(`^\s*GPU#(\d{1,4})\s+(\S.*?)\s*$`)
+	// "GPU 0: MXC500 (UUID: GPU-…)"
+	listRow = regexp.MustCompile(`^\s*GPU\s+(\d{1,4})\s*:\s*(.*?\(UUID\s*:.*)$`)
+	uuid    = regexp.MustCompile(`\(UUID\s*:\s*([^)\s]*)\s*\)`)
+	address = regexp.MustCompile(`(?:^|\s)((?:[0-9a-fA-F]{4,8}:)[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])(?:\s|$)`)
+	failing = regexp.MustCompile(`(?i)\b(?:error|failed|fail)\b`)
+)
+
+// parseLog reads the output of -L and of any --show options: a heading for each
+// card, below it sections and values, told apart by indentation.
+//
+//	GPU#0  MXC500  0000:37:00.0
+//	    Board Power
+//	        Total                                     :  62.015 W
+//
+// The list's partitions ("SGPU#3 …") are no cards.
+func parseLog(_ []byte, lines []string) (gpu.Parsed, bool) {
+	var found cards
+	var current *card
+	var above sections
+	var processes []gpu.Process
+	known := false
+	for i, line := range lines {
+		m := cardHead.FindStringSubmatch(line)
+		if m == nil {
+			m = listRow.FindStringSubmatch(line)
+		}
+		if m != nil {
+			if n := number(m[1]); n != nil {
+				current, above = found.at(*n), nil
+				current.heading(m[2])
+			}
+			continue
+		}
+		section := above.place(line)
+		key, value, ok := text.KeyValue(line)
+		switch {
+		case strings.HasPrefix(strings.TrimSpace(line), "SGPU#"):
+			current = nil
+		case isProcessTitle(strings.Trim(line, "| ")):
+			processes, known, current = readProcesses(lines[i:]), true, nil
+		case !ok:
+			above.open(line)
+		case current != nil:
+			current.set(section, key, value)
+		}
+	}
+	p := found.parsed()
+	p.Processes = processes
+	return p, known || len(found) > 0
+}
+
+// heading takes in what follows "GPU#0": name, address, state and uuid, as far
+// as they are there, or what went wrong with one value of the card.
+func (c *card) heading(rest string) {
+	if m := uuid.FindStringSubmatch(rest); m != nil {
+		c.device.UUID = text.String(m[1])
+		rest = strings.TrimSpace(strings.Replace(rest, m[0], "", 1))
+	}
+	if m := address.FindStringSubmatchIndex(rest); m != nil {
+		c.device.Model = text.String(rest[:m[0]])
+		c.device.BusID = text.BusID(rest[m[2]:m[3]])
+		c.state(rest[m[3]:])
+		return
+	}
+	if failing.MatchString(rest) { // one unreadable value is no dead card
+		c.stats.HealthMessage = rest
+		return
+	}
+	if name, state, ok := strings.Cut(rest, "  "); ok {
+		c.device.Model = text.String(name)
+		c.state(state)
+		return
+	}
+	c.device.Model = text.String(rest)
+}
+
+// sections are the headings above a line, outermost first.
+type sections []struct {
+	indent int
+	name   string
+}
+
+// place leaves the sections that line is not in, and returns the innermost that
+// it is in.
+func (s *sections) place(line string) string {
+	indent := indentation(line)
+	for len(*s) > 0 && (*s)[len(*s)-1].indent >= indent {
+		*s = (*s)[:len(*s)-1]
+	}
+	if len(*s) == 0 {
+		return ""
+	}
+	return (*s)[len(*s)-1].name
+}
+
+// open enters the section whose heading line is.
+func (s *sections) open(line string) {
+	if name := strings.TrimSpace(line); name != "" {
+		*s = append(*s, struct {
+			indent int
+			name   string
+		}{indentation(line), name})
+	}
+}
+
+func indentation(line string) int { return len(line) - len(strings.TrimLeft(line, " \t")) }
