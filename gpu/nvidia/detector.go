@@ -24,7 +24,7 @@ type Detector struct {
 	run     tool.Runner
 	sources []Source
 	faults  faults
-	mps     bool // the MPS control daemon answered when it was asked last
+	mps     bool // the MPS control daemon answered when there was time to ask it
 }
 
 // New returns a Detector that asks the sources in turn: the first that is
@@ -73,10 +73,11 @@ func (d *Detector) ask(ctx context.Context, question func(Source, context.Contex
 // judge completes a reading with what the sources do not say.
 func (d *Detector) judge(ctx context.Context, r Reading, askMPS bool) gpu.Report {
 	d.faults.apply(&r)
-	if askMPS && len(r.Devices) > 0 {
-		d.mps = d.daemonAnswers(ctx)
+	answers := askMPS && len(r.Devices) > 0 && d.daemonAnswers(ctx)
+	if askMPS && ctx.Err() == nil {
+		d.mps = answers
 	}
-	r.Capabilities = capabilities(r.Devices, r.Failures, d.mps)
+	r.Capabilities = capabilities(r.Devices, r.Failures, answers)
 	return r.Report
 }
 

@@ -120,12 +120,11 @@ func (t *Text) others(ctx context.Context, failures []gpu.Failure) ([]string, er
 }
 
 // further runs a command that only adds to what the query said: what it does not
-// answer is absent. An error is one that ends the round: the tool hangs, or the
-// time is up.
+// answer, or answers too late, is absent. A hung one is an error.
 func (t *Text) further(ctx context.Context, args ...string) (gpu.Parsed, error) {
 	p, err := gpu.Ask(ctx, t.run, Parse, tool.Command{Name: smiTool, Args: args})
-	if _, hung := errors.AsType[*tool.HungError](err); hung || ctx.Err() != nil {
-		return gpu.Parsed{}, err
+	if hung, ok := errors.AsType[*tool.HungError](err); ok {
+		return gpu.Parsed{}, hung
 	}
 	if err != nil || p.CollectorError != nil {
 		p = gpu.Parsed{}

@@ -28,8 +28,9 @@ const Tool = "nvidia-cuda-mps-control"
 const Probe = "get_default_active_thread_percentage"
 
 const (
-	serverList = "get_server_list"
-	clientList = "get_client_list"
+	serverList  = "get_server_list"
+	clientList  = "get_client_list"
+	clientTable = "ps"
 )
 
 var (
@@ -141,36 +142,39 @@ func single(m *gpu.MPS, argv []string, exitCode int, lines []string) bool {
 // answered takes the answer to one command. Words that are no answer leave
 // everything unknown.
 func answered(m *gpu.MPS, command string, words []string) {
+	asked := strings.Fields(strings.NewReplacer(`"`, " ", `'`, " ", "|", " ").Replace(command))
+	pids := numbers(words)
+	switch client := slices.Index(asked, clientList); {
+	case slices.Contains(asked, Probe):
+		if p := text.Percent(strings.Join(words, " ")); p != nil && *p >= 0 && *p <= 100 {
+			m.Daemon, m.ThreadPercent = new(true), p
+		}
+	case slices.Contains(asked, clientTable) && len(words) > 0 && words[0] == "PID":
+		m.Daemon = new(true)
+	case len(pids) < len(words):
+	case slices.Contains(asked, serverList):
+		m.Daemon, m.Servers = new(true), pids
+	case client >= 0 && client+1 < len(asked):
+		if server := positive(asked[client+1]); server != nil {
+			if m.Clients == nil {
+				m.Clients = map[int][]int{}
+			}
+			m.Daemon, m.Clients[*server] = new(true), pids
+		}
+	default: // pids of what was not asked here, or silence: it answered
+		m.Daemon = new(true)
+	}
+}
+
+// numbers returns the words that are pids.
+func numbers(words []string) []int {
 	var pids []int
 	for _, w := range words {
 		if pid := positive(w); pid != nil {
 			pids = append(pids, *pid)
 		}
 	}
-	allPIDs := len(pids) == len(words)
-	switch asked := strings.Fields(strings.NewReplacer(`"`, " ", `'`, " ", "|", " ").Replace(command)); {
-	case slices.Contains(asked, Probe):
-		if len(words) == 1 {
-			if p := text.Percent(words[0]); p != nil && *p >= 0 && *p <= 100 {
-				m.Daemon, m.ThreadPercent = new(true), p
-			}
-		}
-	case !allPIDs:
-	case slices.Contains(asked, serverList):
-		m.Daemon, m.Servers = new(true), pids
-	case slices.Contains(asked, clientList):
-		at := slices.Index(asked, clientList)
-		if at+1 < len(asked) {
-			if server := positive(asked[at+1]); server != nil {
-				if m.Clients == nil {
-					m.Clients = map[int][]int{}
-				}
-				m.Daemon, m.Clients[*server] = new(true), pids
-			}
-		}
-	default: // pids of what was not asked here, or silence: it answered
-		m.Daemon = new(true)
-	}
+	return pids
 }
 
 func positive(s string) *int {

@@ -43,6 +43,10 @@ var answers = []struct {
 		"a second daemon", "nvidia-cuda-mps-control -d", "An instance of this daemon is already running\n", 1,
 		&gpu.MPS{Daemon: new(true)},
 	},
+	{
+		"the table of clients", "echo ps | nvidia-cuda-mps-control", "PID   ID   SERVER  DEVICE  NAMESPACE  COMMAND\n9001  1    811     GPU-5a  4026  ./a.out\n", 0,
+		&gpu.MPS{Daemon: new(true)},
+	},
 	{"words are no answer", "echo get_server_list | nvidia-cuda-mps-control", "Failed: 3\n", 0, nil},
 	{"silence with a failed status", "echo get_server_list | nvidia-cuda-mps-control", "", 1, nil},
 	{"a percentage over 100", "echo get_default_active_thread_percentage | nvidia-cuda-mps-control", "250.0\n", 0, nil},

@@ -114,6 +114,10 @@ func (d *document) readCSV() bool {
 
 // row reads one line. Only the last may have been cut.
 func (r *csvReader) row(at int, line string, last bool) {
+	if strings.Contains(line, "--query-") { // a pasted prompt
+		r.what, r.fields = query(text.SplitCommand(line))
+		return
+	}
 	cells := splitRow(line)
 	names := headings(cells)
 	cut := len(cells) < len(r.fields) && !slices.Contains(r.fields, elided)

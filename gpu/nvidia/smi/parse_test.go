@@ -290,6 +290,7 @@ func TestColumnsOfAQueryAreFoundByNameWhereverTheyStand(t *testing.T) {
 		"two samples of a loop":          {"nvidia-smi --query-gpu=index,uuid,temperature.gpu -l 1", "index, uuid, temperature.gpu\n0, GPU-2b, 39\n0, GPU-2b, 40\n"},
 		"elided fields":                  {"nvidia-smi --query-gpu=index,uuid,...,temperature.gpu", "0, GPU-2b, P0, Default, 40"},
 		"through docker":                 {"docker run --rm img nvidia-smi --query-gpu=index,uuid,temperature.gpu", "0, GPU-2b, 40"},
+		"a pasted prompt":                {"bash", "$ nvidia-smi --query-gpu=index,uuid,temperature.gpu --format=csv,noheader\n0, GPU-2b, 40"},
 		"a warning nobody knows, before": {"", "Warning: something\nindex, uuid, temperature.gpu\n0, GPU-2b, 40"},
 	} {
 		if diff := cmp.Diff(want, parse(t, c[0], 0, c[1])); diff != "" {

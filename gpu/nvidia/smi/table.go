@@ -66,8 +66,7 @@ func (t *table) cells(line int, cells []string) {
 			t.driver = m[1]
 		}
 	case t.migRow(cells), t.first(line, cells):
-	case t.current != nil && len(cells) >= 2 && t.row == 1:
-		t.second(cells)
+	case t.current != nil && len(cells) >= 2 && t.row == 1 && t.second(cells):
 	case t.current != nil && len(cells) >= 2 && t.row == 2 && t.third(cells):
 	case len(cells) == 1:
 		t.current = nil
@@ -101,21 +100,22 @@ func (t *table) first(line int, cells []string) bool {
 	return true
 }
 
-// second reads fan, temperature, power, memory and utilisation.
-func (t *table) second(cells []string) {
+// second reads fan, temperature, power, memory and utilisation. Every generation
+// has usage and limit of the power in it; a line without is of another table.
+func (t *table) second(cells []string) bool {
+	usage, limit, ok := text.Pair(cells[0])
+	words := strings.Fields(usage)
+	if !ok || len(words) < 3 { // fan, temperature, perhaps the state, usage
+		t.current = nil
+		return false
+	}
 	c := t.current
 	t.row = 2
-	if usage, limit, ok := text.Pair(cells[0]); ok {
-		words := strings.Fields(usage)
-		if len(words) >= 3 { // fan, temperature, perhaps the state, usage
-			c.set(fieldTemperature, words[1])
-			c.set(fieldPower, words[len(words)-1])
-			c.set(fieldPowerLimit, limit)
-		}
-	}
+	c.set(fieldTemperature, words[1])
+	c.set(fieldPower, words[len(words)-1])
+	c.set(fieldPowerLimit, limit)
 	if used, total, ok := text.Pair(cells[1]); ok {
-		words := strings.Fields(used) // drivers before 300 put a percentage first
-		if len(words) > 0 {
+		if words := strings.Fields(used); len(words) > 0 { // drivers before 300 put a percentage first
 			c.set(fieldMemoryUsed, words[len(words)-1])
 			c.set(fieldMemoryTotal, total)
 		}
@@ -125,6 +125,7 @@ func (t *table) second(cells []string) {
 			c.set(fieldUtilization, words[0])
 		}
 	}
+	return true
 }
 
 // third reads the MIG mode, the only cell of its line.
