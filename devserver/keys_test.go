@@ -58,6 +58,16 @@ func TestADevelopmentServerWarnsOfWeakKeys(t *testing.T) {
 	}
 }
 
+func TestWithoutAnOperatorTokenNothingIsOne(t *testing.T) {
+	k, err := newKeys(Config{SystemKey: systemKey}, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k.isOperator("") || k.isOperator(systemKey) {
+		t.Error("an empty token is taken for the operator's")
+	}
+}
+
 func TestNewLeavesNothingBehindWhenItRefuses(t *testing.T) {
 	if _, err := New(t.Context(), Config{Database: t.TempDir() + "/p.db", SystemKey: "short", Production: true}); err == nil {
 		t.Error("started")
