@@ -40,8 +40,8 @@ type block struct {
 	faults     []string
 }
 
-// known are the keys by which these outputs are recognised.
-var known = []string{
+// telling are the keys by which these outputs are recognised.
+var telling = []string{
 	"npu id", "health status", "error code", "fault event count", "total count", "card count",
 	"npu real-time power(w)", "temperature(c)", "aicore usage rate(%)", "hbm capacity(mb)", "ddr capacity(mb)",
 }
@@ -49,12 +49,7 @@ var known = []string{
 // parseBlocks reads "info -l" and every "info -t TYPE" of one card.
 func parseBlocks(lines []string, sc scope) (gpu.Parsed, bool) {
 	all := entries(lines)
-	recognised := false
-	for _, e := range all {
-		for _, k := range known {
-			recognised = recognised || e.key == k
-		}
-	}
+	recognised := slices.ContainsFunc(all, func(e entry) bool { return slices.Contains(telling, e.key) })
 	p := gpu.Parsed{Processes: listedProcesses(lines)}
 	if !recognised && len(p.Processes) == 0 {
 		return gpu.Parsed{}, false

@@ -33,19 +33,16 @@ func (d *Detector) Parse(argv []string, exitCode int, output []byte) (gpu.Parsed
 	return Parse(argv, exitCode, output)
 }
 
-// Commands implements gpu.Detector.
+// Commands implements gpu.Detector. They are about all cards: a query of one card
+// numbers its devices from 0, and cannot be joined by index with the others.
 func (d *Detector) Commands() [][]string {
 	return [][]string{
 		{toolName, "info"},
-		{toolName, "info", "-l"},
 		{toolName, "info", "-m"},
 		{toolName, "info", "-t", "topo"},
 		{toolName, "info", "-t", "vnpu-mode"},
 		{toolName, "info", "-t", "template-info"},
-		{toolName, "info", "-t", "board", "-i", "0"},
-		{toolName, "info", "-t", "common", "-i", "0"},
-		{toolName, "info", "-t", "usages", "-i", "0"},
-		{toolName, "info", "-t", "health", "-i", "0", "-c", "0"},
+		{toolName, "-v"},
 	}
 }
 

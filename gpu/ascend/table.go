@@ -301,5 +301,5 @@ func (c *chip) hollow() bool {
 	}
 	_, total, pair := text.Pair(v.word)
 	t, m := text.Celsius(c.values["temp"].word), text.Bytes(total, v.unit)
-	return c.health == "OK" && pair && t != nil && *t == 0 && m != nil && *m == 0
+	return strings.EqualFold(c.health, "ok") && pair && t != nil && *t == 0 && m != nil && *m == 0
 }

@@ -94,11 +94,11 @@ func (s *section) enter(line string) (key, value string, ok bool) {
 // maxDepth bounds the nesting that is followed; cnmon's own is three.
 const maxDepth = 8
 
-// known are keys by which an excerpt is recognised.
-var known = []string{"product name", "physical memory usage/total", "health state/device", "power/usage"}
+// telling are keys by which an excerpt is recognised.
+var telling = []string{"product name", "physical memory usage/total", "health state/device", "power/usage"}
 
 func (c *infoCard) recognised() bool {
-	for _, k := range known {
+	for _, k := range telling {
 		if c.values[k] != "" {
 			return true
 		}

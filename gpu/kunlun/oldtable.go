@@ -52,6 +52,12 @@ func (t *oldTable) line(line string) {
 		t.known = t.known || t.has("PCI Addr")
 		return
 	}
+	if !strings.HasSuffix(strings.TrimSpace(line), "|") {
+		cells = cells[:len(cells)-1] // the text is cut here
+	}
+	if len(cells) == 0 {
+		return
+	}
 	dev := number(cells[0])
 	if t.header == nil || dev == nil {
 		return

@@ -62,6 +62,13 @@ func TestACutNumberIsNotTakenForAWhole(t *testing.T) {
 	}
 }
 
+func TestACutOldRowLosesItsLastCell(t *testing.T) {
+	p := parse(t, "| DevID |   PCI Addr   | Model |        SN        |\n|     2 | 0001:03:00.0 | R209  | 02K00")
+	if len(p.GPUs) != 1 || p.GPUs[0].Model != "R209" || p.GPUs[0].Serial != "" {
+		t.Errorf("%+v", p.GPUs)
+	}
+}
+
 func TestTheChipsOfABoardAreToldApart(t *testing.T) {
 	raw, err := os.ReadFile("testdata/old-table.txt")
 	if err != nil {
