@@ -25,16 +25,16 @@ const (
 
 // next is which phases may follow which.
 var next = map[Phase][]Phase{
-	Claimed:   {Pulling, Running, Asleep, Owing, Reporting, Removing},
+	Claimed:   {Pulling, Running, Stopping, Reporting, Removing},
 	Pulling:   {Creating, Reporting, Removing},
 	Creating:  {Starting, Reporting, Removing},
-	Starting:  {Running, Reporting, Removing},
-	Running:   {Stopping, Reporting},
-	Stopping:  {Asleep, Reporting, Removing},
+	Starting:  {Running, Stopping, Reporting, Removing},
+	Running:   {Stopping, Reporting, Removing},
+	Stopping:  {Running, Reporting, Removing}, // Running: it did not stop, and is not to any more
 	Asleep:    {Waking, Reporting, Removing},
-	Waking:    {Running, Reporting},
+	Waking:    {Running, Stopping, Reporting, Removing},
 	Reporting: {Owing, Asleep, Removing},
-	Owing:     {Reporting, Asleep, Removing},
+	Owing:     {Reporting},
 	Removing:  {},
 }
 

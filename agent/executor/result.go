@@ -2,6 +2,7 @@ package executor
 
 import (
 	"time"
+	"unicode/utf8"
 
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
@@ -97,10 +98,13 @@ func (r Result) update(from, to protocol.TaskStatus, logTail string) protocol.Ta
 	return u
 }
 
-// clip keeps the beginning of s within n bytes.
+// clip keeps the beginning of s within n bytes, whole characters only.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
 	}
 	return s[:n]
 }
