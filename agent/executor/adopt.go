@@ -24,7 +24,7 @@ func (e *Executor) Adopt(c runtime.Container) error {
 	t.container, t.supervision = c.ID, id.Supervision
 	if owed, ok, err := e.results.Get(id.TaskID); err != nil {
 		return fmt.Errorf("adopt container %s: %w", c.Name, err)
-	} else if ok && owed.Generation == id.Generation {
+	} else if ok && owed.Generation == id.Generation && c.State != runtime.StateRunning { // else it is of an earlier run
 		t.owed = &owed
 	}
 	return e.adopt(t, "container adopted", logging.ContainerID(c.ID), logging.ContainerState(c.State))

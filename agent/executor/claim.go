@@ -73,8 +73,10 @@ func (e *Executor) claim(ctx context.Context, task protocol.Task) error {
 	case err == nil:
 		log.Info("task claimed", logging.Image(stored.Image))
 		return e.launch(stored)
-	case errors.Is(err, client.ErrConflict), errors.Is(err, client.ErrNotFound):
-		log.Info("task went to somebody else", zap.Error(err))
+	case errors.Is(err, client.ErrConflict):
+		return e.claimLost(ctx, log, task, err)
+	case errors.Is(err, client.ErrNotFound):
+		log.Info("task was deleted before it was claimed", zap.Error(err))
 		return e.records.Delete(task.ID)
 	case errors.Is(err, client.ErrRetryable):
 		return err
@@ -83,11 +85,38 @@ func (e *Executor) claim(ctx context.Context, task protocol.Task) error {
 	}
 }
 
-// launch gives a task that was won its owner.
+// claimLost finds out who has a task whose claim was refused. It may be this node: what
+// stands between it and the control plane may have sent the claim twice.
+func (e *Executor) claimLost(ctx context.Context, log *zap.Logger, task protocol.Task, conflict error) error {
+	stored, err := e.afterConflict(ctx, task.ID, conflict)
+	switch {
+	case err != nil && !errors.Is(err, client.ErrNotFound):
+		return err
+	case err == nil && stored.Status == protocol.StatusRunning && stored.NodeID == e.NodeID && stored.Generation == task.Generation:
+		log.Info("task claimed, by a request that was sent twice", logging.Image(stored.Image))
+		return e.launch(stored)
+	}
+	log.Info("task went to somebody else", zap.Error(conflict))
+	return e.records.Delete(task.ID)
+}
+
+// afterConflict is the task as it is stored, after a lost compare-and-set.
+func (e *Executor) afterConflict(ctx context.Context, id string, conflict error) (protocol.Task, error) {
+	if e, ok := errors.AsType[*client.Error](conflict); ok && e.Task != nil && e.Task.ID == id && e.Task.Status != "" {
+		return *e.Task, nil
+	}
+	return e.Plane.Task(ctx, id)
+}
+
+// launch gives a task that was won its owner. Reconciliation may have been faster.
 func (e *Executor) launch(task protocol.Task) error {
+	task.NodeID = e.NodeID // the compare-and-set says so, should the answer not
 	t := e.newTask(task.ID, task.Generation, Claimed)
 	t.spec = &task
-	return e.take(t)
+	if err := e.take(t); !errors.Is(err, errOwned) {
+		return err
+	}
+	return nil
 }
 
 // pollFailed logs what a loop could not do, unless the client has: a refused key is

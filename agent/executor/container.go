@@ -77,12 +77,18 @@ func (t *task) inspect(ctx context.Context, rt runtime.Runtime) (runtime.Contain
 	return c, err
 }
 
-// start starts the container, for the first time or again. From the moment it is tried
-// the task counts as having run.
-func (t *task) start(ctx context.Context, rt runtime.Runtime) error {
-	t.remember(func(r *Record) { r.Started = true })
-	t.forgetHealth()
-	err := t.persist(ctx, "start the container", func(ctx context.Context) error { return rt.Start(ctx, t.container) })
+// start starts the container, whose last run started at lastRun; zero: it never ran. From
+// the moment it is tried the task counts as having run. A start whose answer was lost may
+// have been the program's only run, and over by now: it is not started once more.
+func (t *task) start(ctx context.Context, rt runtime.Runtime, lastRun time.Time) error {
+	t.remember(func(r *Record) { r.Started, r.Verdict = true, "" })
+	err := t.persist(ctx, "start the container", func(ctx context.Context) error {
+		c, err := rt.Inspect(ctx, t.container)
+		if err != nil || c.State == runtime.StateRunning || !c.StartedAt.Equal(lastRun) {
+			return err
+		}
+		return rt.Start(ctx, t.container)
+	})
 	switch {
 	case err == nil, ctx.Err() != nil:
 		return err
@@ -98,26 +104,26 @@ const stopRetry = 30 * time.Second
 
 // stop ends the container's process and waits for that. A process that cannot be killed
 // keeps its owner here, and with it everything the task holds.
-func (t *task) stop(ctx context.Context, rt runtime.Runtime, c runtime.Container) error {
+func (t *task) stop(ctx context.Context, rt runtime.Runtime, c runtime.Container) (stopped bool, err error) {
 	t.enter(Stopping)
 	t.log.Info("stopping container", logging.ContainerID(c.ID), zap.String("why", t.whyStopped()), zap.Duration("grace", t.supervision.Grace))
-	err := t.persist(ctx, "stop the container", func(ctx context.Context) error {
+	err = t.persist(ctx, "stop the container", func(ctx context.Context) error {
 		return rt.Stop(ctx, c.ID, t.supervision.Grace)
 	})
 	switch {
 	case err == nil, errors.Is(err, runtime.ErrNotFound):
-		return nil
+		return true, nil
 	case ctx.Err() != nil:
-		return errDetached
+		return false, errDetached
 	}
 	t.log.Error("container does not stop; its GPUs stay reserved, trying again", logging.ContainerID(c.ID), logging.Reason(protocol.ReasonStopTimeout), zap.Error(err))
 	t.setHealth(protocol.TaskHealth{State: protocol.HealthUnhealthy, Since: new(time.Now()), Message: fmt.Sprintf("%s: %v", protocol.ReasonStopTimeout, err)})
-	return t.pause(ctx, stopRetry)
+	return false, t.pause(ctx, stopRetry)
 }
 
 func (t *task) whyStopped() string {
-	if verdict := t.verdict(); verdict != "" {
-		return string(verdict)
+	if t.record.Verdict != "" {
+		return string(t.record.Verdict)
 	}
 	v := t.viewNow()
 	if v.over != "" {

@@ -32,6 +32,9 @@ func (t *task) settle(ctx context.Context, r Result) (asleep bool, err error) {
 	r.TaskID, r.Generation = t.id, t.generation
 	t.enter(Reporting)
 	t.storeResult(r)
+	if ctx.Err() != nil {
+		return false, errDetached // the next agent can send the output along
+	}
 	attempts := t.e.Report.Attempts
 	for {
 		switch t.deliver(ctx, r, attempts) {
@@ -102,7 +105,7 @@ func (t *task) deliverOnce(ctx context.Context, r Result, tail string) (outcome,
 			t.log.Info("result settled: nobody waits for it", zap.String("over", v.over))
 			return delivered, nil
 		}
-		if v.status == protocol.StatusAsleep {
+		if v.status == protocol.StatusAsleep || v.status == protocol.StatusWaking && t.sleeps(r) {
 			return slept, nil
 		}
 		to, ok := r.report(v.status)
@@ -134,10 +137,7 @@ func (t *task) deliverOnce(ctx context.Context, r Result, tail string) (outcome,
 
 // lookAgain is the authoritative state after a lost compare-and-set.
 func (t *task) lookAgain(ctx context.Context, conflict error) (view, error) {
-	if e, ok := errors.AsType[*client.Error](conflict); ok && e.Task != nil && e.Task.ID == t.id && e.Task.Status != "" {
-		return t.learn(*e.Task), nil
-	}
-	stored, err := t.e.Plane.Task(ctx, t.id)
+	stored, err := t.e.afterConflict(ctx, t.id, conflict)
 	if errors.Is(err, client.ErrNotFound) {
 		return view{over: overDeleted}, nil
 	}

@@ -71,8 +71,11 @@ type Record struct {
 	// Started is set before the container is first started: until then nothing of the
 	// task has run, and it may be launched anew after a crash.
 	Started bool `json:"started"`
-	// Verdict is why the agent decided to end it, set before it acts on that.
+	// Verdict is why the agent decided to end this run of it, set before it acts on that.
 	Verdict protocol.Reason `json:"verdict,omitempty"`
+	// PutToSleep is when the run was started that was, or is to be, stopped to sleep; nil:
+	// none. A stopped container of that run waits to be woken, one of another has ended.
+	PutToSleep *time.Time `json:"put_to_sleep,omitempty"`
 }
 
 // Executor runs the tasks of a node.
@@ -102,7 +105,11 @@ func New(opts Options) (*Executor, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, err := journal.NewCollection[Record](opts.Journal, journal.Tasks, journal.Limits[Record]{Max: maxRecords})
+	records, err := journal.NewCollection[Record](opts.Journal, journal.Tasks, journal.Limits[Record]{
+		Max: maxRecords,
+		// What is left of claims that somebody else won gives way when there are too many.
+		Settled: func(r Record) bool { return !r.Started },
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -52,6 +52,9 @@ func (e *Executor) askFor(ctx context.Context, t *task) error {
 		e.notFound(t)
 		return nil
 	case err != nil:
+		e.mu.Lock()
+		delete(e.missing, t.id) // no answer breaks the row
+		e.mu.Unlock()
 		return err
 	}
 	e.found(t, stored)

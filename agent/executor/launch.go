@@ -18,9 +18,9 @@ func fail(reason protocol.Reason, err error) error {
 	return &taskcontainer.RefusedError{Reason: reason, Err: err}
 }
 
-// launch takes the task to a running container. When it does not, the result says how the
-// task ended, nil that nobody waits to hear; an error leaves it for later.
-func (t *task) launch(parent context.Context) (running bool, result *Result, err error) {
+// launch takes the task to a container to supervise. When it does not, the result says how
+// the task ended, nil that nobody waits to hear; an error leaves it for later.
+func (t *task) launch(parent context.Context) (launched bool, result *Result, err error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	t.abandonable(cancel)
@@ -35,10 +35,12 @@ func (t *task) launch(parent context.Context) (running bool, result *Result, err
 		return true, nil, nil
 	case parent.Err() != nil:
 		return false, nil, errDetached
+	case errors.Is(err, errUnwanted) && t.container != "":
+		return true, nil, nil // it may run: the start was interrupted, not undone
 	case errors.Is(err, errUnwanted) && t.wanted() == wantNothing:
 		return false, nil, nil
 	case errors.Is(err, errUnwanted):
-		return false, &Result{ContainerID: t.container, Reason: protocol.ReasonStopped, Message: "stopped before it was started"}, nil
+		return false, neverStarted(""), nil
 	case isFailure:
 		t.log.Warn("task could not be launched", logging.Reason(failed.Reason), zap.Error(err))
 		return false, &Result{ContainerID: t.container, Reason: failed.Reason, Message: err.Error()}, nil
@@ -66,7 +68,7 @@ func (t *task) launchSteps(ctx context.Context) error {
 		return err
 	}
 	t.enter(Starting)
-	if err := t.start(ctx, rt); err != nil {
+	if err := t.start(ctx, rt, time.Time{}); err != nil {
 		return err
 	}
 	return t.verify(ctx, rt, blueprint)
@@ -121,18 +123,17 @@ func (t *task) ensureImage(ctx context.Context, rt runtime.Runtime) error {
 // task, which this node no longer owes anything for, gives way.
 func (t *task) create(ctx context.Context, rt runtime.Runtime, spec runtime.Spec) error {
 	var c runtime.Container
-	ensure := func(ctx context.Context) (err error) {
+	err := t.persist(ctx, "create the container", func(ctx context.Context) (err error) {
+		if c, err = rt.Create(ctx, spec); !errors.Is(err, runtime.ErrConflict) {
+			return err
+		}
+		removed, errRemove := t.removeEarlier(ctx, rt)
+		if errRemove != nil || !removed {
+			return errors.Join(err, errRemove)
+		}
 		c, err = rt.Create(ctx, spec)
 		return err
-	}
-	err := t.persist(ctx, "create the container", ensure)
-	if errors.Is(err, runtime.ErrConflict) {
-		if removed, errRemove := t.removeEarlier(ctx, rt); errRemove != nil {
-			err = errors.Join(err, errRemove)
-		} else if removed {
-			err = t.persist(ctx, "create the container", ensure)
-		}
-	}
+	})
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:

@@ -114,7 +114,11 @@ func (n *node) start() {
 	n.logs = logs
 	log := zap.New(core)
 	a := &agent{runtime: n.daemon.Connect(), line: newLine(n.plane)}
-	a.runtime.Hook = func(runtimefake.Op, runtimefake.Moment) { n.moment() }
+	a.runtime.Hook = func(op runtimefake.Op, _ runtimefake.Moment) {
+		if op != runtimefake.OpProbe && op != runtimefake.OpList { // they change nothing, and have no end
+			n.moment()
+		}
+	}
 	a.line.hook = n.moment
 	var err error
 	if a.journal, err = journal.Open(n.dir, journal.Options{Log: log}); err != nil {
@@ -152,11 +156,10 @@ func (n *node) start() {
 		Runtime: conn.Usable, Ready: conn.Ready(), Log: log,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
-	a.stop = cancel
+	a.stop, n.agent = cancel, a
 	for _, run := range []func(context.Context){conn.Run, a.reconciler.Run, a.executor.Run} {
 		a.loops.Go(func() { run(ctx) })
 	}
-	n.agent = a
 }
 
 // stop ends the agent in good order.
@@ -288,12 +291,12 @@ var errLine = errors.New("connection reset by peer")
 
 // RoundTrip carries one request to the plane and its answer back.
 func (l *line) RoundTrip(req *http.Request) (*http.Response, error) {
-	l.hook()
+	l.moment(req)
 	if err := l.travel(req.Context()); err != nil {
 		return nil, err
 	}
 	answer, lost := l.plane.serve(req)
-	l.hook()
+	l.moment(req)
 	if err := l.travel(req.Context()); err != nil {
 		return nil, err
 	}
@@ -301,6 +304,13 @@ func (l *line) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, errLine
 	}
 	return answer, nil
+}
+
+// moment is one at which the agent may be killed: what only asks changes nothing.
+func (l *line) moment(req *http.Request) {
+	if req.Method != http.MethodGet {
+		l.hook()
+	}
 }
 
 func (l *line) travel(ctx context.Context) error {

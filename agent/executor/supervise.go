@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/heteroflow/node-agent/agent/logging"
-	"github.com/heteroflow/node-agent/agent/probe"
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
@@ -25,7 +23,9 @@ func (t *task) supervise(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
+	defer t.health.forget()
+	var pause time.Duration
+	for ended := false; ; {
 		c, err := t.inspect(ctx, rt)
 		switch {
 		case errors.Is(err, runtime.ErrNotFound):
@@ -33,98 +33,130 @@ func (t *task) supervise(ctx context.Context) (*Result, error) {
 		case err != nil:
 			return nil, err
 		case c.State == runtime.StateCreated:
-			if result, err := t.firstStart(ctx, rt, c); result != nil || err != nil {
+			if result, over, err := t.firstStart(ctx, rt, c); over || err != nil {
 				return result, err
 			}
 			continue
 		case !c.State.Alive():
 			return t.conclude(c), nil
 		}
-		if err := t.turn(ctx, rt, c); err != nil {
+		if pause = disbelief(ended, pause); pause > 0 {
+			if err := t.pause(ctx, pause); err != nil {
+				return nil, err
+			}
+		}
+		if ended, err = t.turn(ctx, rt, c); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// turn does what is to be done for a live container, and otherwise waits for a hint.
-func (t *task) turn(ctx context.Context, rt runtime.Runtime, c runtime.Container) error {
-	var left <-chan time.Time
-	if t.supervision.Timeout > 0 {
-		remaining := time.Until(c.StartedAt.Add(t.supervision.Timeout))
-		if remaining <= 0 && t.verdict() != protocol.ReasonTimeout {
-			t.log.Warn("task reached its time limit, stopping it", zap.Duration("timeout", t.supervision.Timeout))
+// disbelief is the pause before another turn when the runtime has said that the container
+// ended and an inspection that it did not, as during a removal that hangs.
+func disbelief(ended bool, pause time.Duration) time.Duration {
+	if !ended {
+		return 0
+	}
+	return min(max(firstPause, 2*pause), lastPause)
+}
+
+// turn does what is to be done for a live container, and otherwise waits for a hint. It
+// tells whether the runtime said that the container ended.
+func (t *task) turn(ctx context.Context, rt runtime.Runtime, c runtime.Container) (ended bool, err error) {
+	var timeUp <-chan time.Time
+	if limit := t.supervision.Timeout; limit > 0 && !c.StartedAt.IsZero() {
+		remaining := time.Until(c.StartedAt.Add(limit))
+		if remaining <= 0 && t.record.Verdict != protocol.ReasonTimeout {
+			t.log.Warn("task reached its time limit, stopping it", zap.Duration("timeout", limit))
 			t.remember(func(r *Record) { r.Verdict = protocol.ReasonTimeout })
 		}
 		timer := time.NewTimer(remaining)
 		defer timer.Stop()
-		left = timer.C
+		timeUp = timer.C
 	}
-	if t.wanted() != wantRun || t.verdict() != "" {
+	if want := t.wanted(); want != wantRun || t.record.Verdict != "" {
+		if want == wantSleep {
+			t.rememberSleep(c)
+		}
+		t.health.end()
 		return t.stop(ctx, rt, c)
 	}
 	t.enter(Running)
 	if t.viewNow().status == protocol.StatusWaking {
 		t.reportAwake(ctx)
 	}
-	return t.watch(ctx, rt, c, left)
+	t.health.watch(ctx, t, c)
+	return t.watch(ctx, rt, c, timeUp)
 }
 
-// watch waits until the container may have ended, its time is up, or there is news.
-func (t *task) watch(ctx context.Context, rt runtime.Runtime, c runtime.Container, timeUp <-chan time.Time) error {
-	watching, stop := context.WithCancel(ctx)
-	var watchers sync.WaitGroup
-	defer watchers.Wait()
+// watch waits until the container has ended, its time is up, or there is news.
+func (t *task) watch(ctx context.Context, rt runtime.Runtime, c runtime.Container, timeUp <-chan time.Time) (ended bool, err error) {
+	waiting, stop := context.WithCancel(ctx)
+	var waiter sync.WaitGroup
+	defer waiter.Wait()
 	defer stop()
 	gone := make(chan error, 1)
-	watchers.Go(func() {
-		_, err := rt.Wait(watching, c.ID)
+	waiter.Go(func() {
+		_, err := rt.Wait(waiting, c.ID)
 		gone <- err
 	})
-	watchers.Go(func() { t.probe(watching, c) })
 	select {
 	case <-ctx.Done():
-		return errDetached
+		return false, errDetached
 	case <-t.news:
+		return false, nil
 	case <-timeUp:
+		return false, nil
 	case err := <-gone:
 		if err != nil && ctx.Err() == nil {
 			t.log.Debug("waiting for the container was interrupted", logging.ContainerID(c.ID), zap.Error(err))
-			return t.pause(ctx, firstPause) // the daemon restarts: do not spin
+			return false, t.pause(ctx, firstPause) // the daemon restarts: do not spin
 		}
+		return true, nil
 	}
-	return nil
 }
 
-// probe watches the service's health, if it has a check.
-func (t *task) probe(ctx context.Context, c runtime.Container) {
-	check := t.supervision.Health
-	if check == nil {
-		return
-	}
-	host := c.IP
-	switch {
-	case t.supervision.Network == protocol.NetworkHost:
-		host = netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	case !host.IsValid():
-		t.setHealth(protocol.TaskHealth{State: protocol.HealthUnknown, Message: fmt.Sprintf("the container has no address to probe: its network is %s", t.supervision.Network)})
-		return
-	}
-	known, _ := t.healthNow()
-	probe.Prober{Check: *check, Host: host, Known: known, Report: t.setHealth}.Run(ctx)
-}
+// confirmPause is the pause before the control plane is asked again whether a container
+// that never ran is to run.
+const confirmPause = 5 * time.Second
 
-// firstStart starts a container that an earlier agent made and left.
-func (t *task) firstStart(ctx context.Context, rt runtime.Runtime, c runtime.Container) (*Result, error) {
-	if want := t.wanted(); want == wantNothing {
-		return nil, nil
-	} else if want == wantStop {
-		return &Result{ContainerID: c.ID, Reason: protocol.ReasonStopped, Message: "stopped before it was started"}, nil
+// firstStart starts a container that was made and left, once the control plane has said
+// that the task is still this node's and to run: while no agent was here it may have been
+// given to another. over: there is nothing to supervise, as the result says.
+func (t *task) firstStart(ctx context.Context, rt runtime.Runtime, c runtime.Container) (result *Result, over bool, err error) {
+	stored, err := t.e.Plane.Task(ctx, t.id)
+	if err == nil {
+		t.observe(viewOf(stored, t.e.NodeID, t.generation))
+	} else if ctx.Err() == nil {
+		t.log.Warn("container not started before the control plane confirms the task", logging.ContainerID(c.ID), zap.Error(err))
 	}
-	err := t.start(ctx, rt)
+	switch want := t.wanted(); want {
+	case wantNothing:
+		return nil, true, nil
+	case wantSleep:
+		t.rememberSleep(c)
+		return neverStarted(c.ID), true, nil
+	case wantStop:
+		return neverStarted(c.ID), true, nil
+	case wantRun:
+	}
+	if err != nil || !runs(stored.Status) {
+		return nil, false, t.pause(ctx, confirmPause)
+	}
+	err = t.start(ctx, rt, c.StartedAt)
 	if failed, ok := errors.AsType[*taskcontainer.RefusedError](err); ok {
-		return &Result{ContainerID: c.ID, Reason: failed.Reason, Message: failed.Error()}, nil
+		return &Result{ContainerID: c.ID, Reason: failed.Reason, Message: failed.Error()}, true, nil
 	}
-	return nil, err
+	return nil, false, err
+}
+
+// runs tells whether a task in this status has a running container.
+func runs(s protocol.TaskStatus) bool {
+	return s == protocol.StatusRunning || s == protocol.StatusWaking
+}
+
+func neverStarted(containerID string) *Result {
+	return &Result{ContainerID: containerID, Reason: protocol.ReasonStopped, Message: "stopped before it was started"}
 }
 
 // conclude is the result of a container that has ended.
@@ -135,7 +167,7 @@ func (t *task) conclude(c runtime.Container) *Result {
 	}
 	result := ended(c)
 	switch {
-	case t.verdict() == protocol.ReasonTimeout:
+	case t.record.Verdict == protocol.ReasonTimeout:
 		result = result.overruled(protocol.ReasonTimeout, fmt.Sprintf("ran longer than its time limit of %v", t.supervision.Timeout))
 	case want == wantStop:
 		result = result.overruled(protocol.ReasonStopped, "stopped on request")
@@ -203,7 +235,7 @@ func (t *task) wake(ctx context.Context, rt runtime.Runtime) (*Result, error) {
 		return nil, err
 	}
 	t.container = c.ID
-	err = t.start(ctx, rt)
+	err = t.start(ctx, rt, c.StartedAt)
 	if failed, ok := errors.AsType[*taskcontainer.RefusedError](err); ok {
 		return &Result{ContainerID: t.container, Reason: failed.Reason, Message: failed.Error()}, nil
 	}

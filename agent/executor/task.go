@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/heteroflow/node-agent/agent/logging"
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
 	"github.com/heteroflow/node-agent/protocol"
+	"github.com/heteroflow/node-agent/runtime"
 )
 
 // task is one assignment of a task to this node, with its owner.
@@ -28,13 +30,15 @@ type task struct {
 	// State of the owner alone.
 	container   string // id; empty: none known
 	supervision taskcontainer.Supervision
+	record      Record // as the journal has it
+
+	health health
 
 	// State shared with those who tell the owner something.
 	mu      sync.Mutex
 	phase   Phase
 	view    view
 	want    want
-	health  protocol.TaskHealth
 	abandon context.CancelCauseFunc // ends a launch; nil when none is under way
 	news    chan struct{}           // the view changed, or a delivery is to be tried again
 }
@@ -58,6 +62,7 @@ var (
 // own is the life of the owner.
 func (t *task) own(ctx context.Context) {
 	defer t.e.release(t)
+	t.recall()
 	err := t.live(ctx)
 	if err != nil && ctx.Err() == nil {
 		t.log.Error("task given up; reconciliation takes it from here", zap.Error(err))
@@ -88,7 +93,7 @@ func (t *task) untilEnded(ctx context.Context) (*Result, error) {
 		return t.owed, nil
 	}
 	if t.spec != nil {
-		if running, result, err := t.launch(ctx); !running {
+		if launched, result, err := t.launch(ctx); !launched {
 			return result, err
 		}
 	}
@@ -165,53 +170,42 @@ func (t *task) nudge() {
 	}
 }
 
-func (t *task) setHealth(h protocol.TaskHealth) {
-	h.TaskID = t.id
-	t.mu.Lock()
-	before := t.health.State
-	t.health = h
-	t.mu.Unlock()
-	if before != h.State {
-		t.log.Info("health changed", zap.String("health", string(h.State)), zap.String("message", h.Message))
-	}
-}
-
-// forgetHealth drops what was known of an earlier run.
-func (t *task) forgetHealth() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.health = protocol.TaskHealth{}
-}
-
-func (t *task) healthNow() (protocol.TaskHealth, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.health, t.health.TaskID != ""
-}
-
-// remember stores what the task did in the journal. A disk that cannot take it is
-// reported; the record is kept in memory then.
-func (t *task) remember(change func(*Record)) {
-	record, _, err := t.e.records.Get(t.id)
-	if err == nil {
-		if record.Generation != t.generation {
-			record = Record{Generation: t.generation}
-		}
-		change(&record)
-		err = t.e.records.Put(t.id, record)
-	}
+// recall takes up what an earlier owner of this assignment noted.
+func (t *task) recall() {
+	record, ok, err := t.e.records.Get(t.id)
 	if err != nil {
+		t.log.Error("what was done for the task cannot be read", zap.Error(err))
+	}
+	if !ok || err != nil || record.Generation != t.generation {
+		record = Record{Generation: t.generation}
+	}
+	t.record = record
+}
+
+// remember notes what the task did, in the journal too. A disk that cannot take it is
+// reported.
+func (t *task) remember(change func(*Record)) {
+	change(&t.record)
+	if err := t.e.records.Put(t.id, t.record); err != nil {
 		t.log.Error("what was done for the task could not be stored durably", zap.Error(err))
 	}
 }
 
-// verdict is why the agent decided to end the task, if it did.
-func (t *task) verdict() protocol.Reason {
-	record, ok, err := t.e.records.Get(t.id)
-	if err != nil || !ok || record.Generation != t.generation {
-		return ""
+// rememberSleep notes that this run of the container is what falls asleep.
+func (t *task) rememberSleep(c runtime.Container) {
+	if at := t.record.PutToSleep; at == nil || !at.Equal(c.StartedAt) {
+		t.remember(func(r *Record) { r.PutToSleep = &c.StartedAt })
 	}
-	return record.Verdict
+}
+
+// sleeps tells whether the result is that of a run that was put to sleep, and which waits
+// to be woken.
+func (t *task) sleeps(r Result) bool {
+	var started time.Time
+	if r.StartedAt != nil {
+		started = *r.StartedAt
+	}
+	return t.record.PutToSleep != nil && t.record.PutToSleep.Equal(started)
 }
 
 // storeResult makes the result survive a crash. One that cannot be stored is delivered
