@@ -85,6 +85,39 @@ func TestACutNumberIsNotTakenForAWhole(t *testing.T) {
 	}
 }
 
+// A text that ends after any of its lines says less than the whole, and nothing
+// else: no other devices, and of those no other memory, address or failure.
+func TestATextCutAfterAnyLineSaysNothingElse(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no testdata", err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := parse(t, string(raw))
+		lines := strings.SplitAfter(string(raw), "\n")
+		for i := range lines {
+			p, err := Parse([]string{"npu-smi"}, 0, []byte(strings.Join(lines[:i], "")))
+			if err != nil {
+				continue // nothing to see yet
+			}
+			if len(p.GPUs) > len(whole.GPUs) || len(p.Failures) > len(whole.Failures) || p.CollectorError != nil {
+				t.Fatalf("%s up to line %d: %+v", file, i, p)
+			}
+			for at, d := range p.GPUs {
+				w := whole.GPUs[at]
+				if !equal(d.Card, w.Card) || d.BusID != "" && d.BusID != w.BusID ||
+					d.MemoryTotal != nil && (w.MemoryTotal == nil || *d.MemoryTotal != *w.MemoryTotal) {
+					t.Errorf("%s up to line %d: %+v, in the whole %+v", file, i, d, w)
+				}
+			}
+		}
+	}
+}
+
 func TestOneDieListedTwiceIsReported(t *testing.T) {
 	p := parse(t, "| NPU Name | Health | Power(W) Temp(C) Hugepages-Usage(page) |\n"+
 		"| Chip Phy-ID | Bus-Id | AICore(%) Memory-Usage(MB) HBM-Usage(MB) |\n"+
