@@ -161,7 +161,7 @@ func (p PortProtocol) Known() bool { return slices.Contains(PortProtocols(), p) 
 // Port is one published port.
 type Port struct {
 	ContainerPort int          `json:"container_port" doc:"Port in the container, 1 to 65535."`
-	HostPort      int          `json:"host_port,omitzero" doc:"Port on the node, 1 to 65535; absent: chosen by the runtime."`
+	HostPort      int          `json:"host_port" doc:"Port on the node, 1 to 65535."`
 	Protocol      PortProtocol `json:"protocol,omitempty" doc:"Transport; absent: tcp."`
 }
 

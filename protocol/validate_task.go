@@ -124,9 +124,6 @@ func (t Task) validatePorts(p *problems) {
 		field := fmt.Sprintf("ports[%d]", i)
 		within(p, field+".container_port", port.ContainerPort, 1, 65535)
 		word(p, field+".protocol", port.Protocol, PortProtocols())
-		if port.HostPort == 0 {
-			continue
-		}
 		within(p, field+".host_port", port.HostPort, 1, 65535)
 		key := hostPort{port.HostPort, port.Protocol}
 		if key.protocol == "" {

@@ -26,7 +26,7 @@ func fullTask() Task {
 	t.WorkingDir, t.User = "/work", "1000:1000"
 	t.Volumes = []Volume{{HostPath: "/data", ContainerPath: "/data"}, {HostPath: "/data", ContainerPath: "/d2", ReadOnly: true}}
 	t.Network = NetworkBridge
-	t.Ports = []Port{{ContainerPort: 80, HostPort: 8080}, {ContainerPort: 80, HostPort: 8080, Protocol: ProtocolUDP}, {ContainerPort: 81}, {ContainerPort: 82}}
+	t.Ports = []Port{{ContainerPort: 80, HostPort: 8080}, {ContainerPort: 80, HostPort: 8080, Protocol: ProtocolUDP}}
 	t.CPUs, t.MemoryBytes, t.PIDsLimit, t.ShmSizeBytes, t.IPC = 1.5, 1<<30, 512, 1<<26, IPCPrivate
 	t.Devices = []TaskDevice{{Vendor: DeviceNVIDIA, Index: new(0)}, {Vendor: DeviceNVIDIA, UUID: "GPU-1"}}
 	t.Slices = []TaskSlice{
@@ -85,9 +85,10 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 		"a volume without paths":               {func(t *Task) { t.Volumes = []Volume{{}} }, []string{"volumes[0].host_path", "volumes[0].container_path"}},
 		"too many volumes":                     {func(t *Task) { t.Volumes = make([]Volume, MaxVolumes+1) }, []string{"volumes"}},
 		"an unknown network":                   {func(t *Task) { t.Network = "mesh" }, []string{"network"}},
-		"ports without a network":              {func(t *Task) { t.Network, t.Ports = NetworkNone, []Port{{ContainerPort: 1}} }, []string{"ports"}},
-		"container port 0":                     {func(t *Task) { t.Ports = []Port{{}} }, []string{"ports[0].container_port"}},
+		"ports without a network":              {func(t *Task) { t.Network, t.Ports = NetworkNone, []Port{{ContainerPort: 1, HostPort: 1}} }, []string{"ports"}},
+		"container port 0":                     {func(t *Task) { t.Ports = []Port{{HostPort: 1}} }, []string{"ports[0].container_port"}},
 		"host port 65536":                      {func(t *Task) { t.Ports = []Port{{ContainerPort: 1, HostPort: 65536}} }, []string{"ports[0].host_port"}},
+		"no host port":                         {func(t *Task) { t.Ports = []Port{{ContainerPort: 1}} }, []string{"ports[0].host_port"}},
 		"a negative host port":                 {func(t *Task) { t.Ports = []Port{{ContainerPort: 1, HostPort: -1}} }, []string{"ports[0].host_port"}},
 		"one host port twice, once by default": {func(t *Task) { t.Ports = []Port{{1, 80, ""}, {2, 80, "tcp"}} }, []string{"ports[1].host_port"}},
 		"an unknown transport":                 {func(t *Task) { t.Ports = []Port{{1, 80, "sctp"}} }, []string{"ports[0].protocol"}},

@@ -88,7 +88,7 @@ func (b Builder) Build(t protocol.Task, log *zap.Logger) (Blueprint, error) {
 		WorkingDir: t.WorkingDir,
 		User:       t.User,
 		Mounts:     mounts(t.Volumes, volumes),
-		Network:    runtime.Network{Mode: runtime.NetworkMode(sup.Network), Ports: ports(t.Ports)},
+		Network:    runtime.Network{Mode: runtime.NetworkMode(sup.Network), Ports: published(sup.Network, t.Ports)},
 		IPC:        runtime.IPCPrivate,
 		Resources: runtime.Resources{
 			CPUs: t.CPUs, MemoryBytes: t.MemoryBytes, PidsLimit: t.PIDsLimit, ShmSizeBytes: t.ShmSizeBytes,
@@ -146,7 +146,11 @@ func mounts(asked []protocol.Volume, volumes []Volume) []runtime.Mount {
 	return mounts
 }
 
-func ports(asked []protocol.Port) []runtime.Port {
+// published are the ports to publish. On the host's network they are there already.
+func published(mode protocol.NetworkMode, asked []protocol.Port) []runtime.Port {
+	if mode == protocol.NetworkHost {
+		return nil
+	}
 	var published []runtime.Port
 	for _, p := range asked {
 		transport := p.Protocol
