@@ -1,0 +1,12 @@
+package iluvatar
+
+import (
+	"testing"
+
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/corpus"
+)
+
+func TestCorpus(t *testing.T) {
+	corpus.Check(t, gpu.Iluvatar, Parse, nil)
+}

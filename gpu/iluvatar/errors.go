@@ -1,0 +1,64 @@
+package iluvatar
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/text"
+)
+
+// Codes of collector errors and failures that this package gives.
+const (
+	CodeArgument   = "bad_argument"      // this version of the tool has no such option or field
+	CodeNoDevice   = "no_device"         // the tool sees no card
+	CodeDriver     = "driver_not_loaded" // the kernel module iluvatar
+	CodeLibrary    = "library_missing"   // libixml.so, libcuda.so.1 of CoreX, libixthunk.so
+	CodeTool       = "tool_error"        // the tool says "error"
+	CodeCardFailed = "card_error"        // the tool says so of one card
+	CodeHung       = "hung"              // a card reads sentinel values
+)
+
+var (
+	toolErrors = []struct {
+		words *regexp.Regexp
+		code  string
+	}{
+		{regexp.MustCompile(`(?i)is not a valid field to query|invalid combination of input arguments|invalid argument`), CodeArgument},
+		{regexp.MustCompile(`(?i)\bno devices? (?:were |was )?found`), CodeNoDevice},
+		{regexp.MustCompile(`(?i)\bdriver\b.*\bnot\b|couldn't communicate with`), CodeDriver},
+		{regexp.MustCompile(`(?i)error while loading shared libraries`), CodeLibrary},
+		{regexp.MustCompile(`(?i)^\s*(?:error|failed to|unable to|can(?:no|')t)\b`), CodeTool},
+	}
+	cardAddress = regexp.MustCompile(`(?i)\b(?:GPU\s*)?((?:[0-9a-f]{4,8}:)[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b|\bGPU\s+(\d{1,4})\b`)
+)
+
+// parseError reads an output that holds nothing but errors. One that names a
+// card is that card's.
+func parseError(in input) (gpu.Parsed, bool) {
+	var p gpu.Parsed
+	for _, line := range in.lines {
+		line = strings.TrimSpace(line)
+		code := codeOf(line)
+		if code == "" {
+			continue
+		}
+		if m := cardAddress.FindStringSubmatch(line); m != nil && code == CodeTool {
+			p.Failures = append(p.Failures, gpu.Failure{
+				Index: number(m[2]), BusID: text.BusID(m[1]), Code: CodeCardFailed, Message: line,
+			})
+		} else if p.CollectorError == nil {
+			p.CollectorError = &gpu.CollectorError{Code: code, Message: line}
+		}
+	}
+	return p, p.CollectorError != nil || len(p.Failures) > 0
+}
+
+func codeOf(line string) string {
+	for _, e := range toolErrors {
+		if e.words.MatchString(line) {
+			return e.code
+		}
+	}
+	return ""
+}
