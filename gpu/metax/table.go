@@ -34,12 +34,15 @@ func parseTable(_ []byte, lines []string) (gpu.Parsed, bool) {
 			continue
 		}
 		cells := text.Cells(line)
+		if len(cells) > 0 && !strings.HasSuffix(strings.TrimSpace(line), "|") {
+			cells = cells[:len(cells)-1] // cut there, maybe within a number
+		}
 		switch {
 		case len(cells) == 1 && isProcessTitle(cells[0]):
 			t.processes = readProcesses(lines[i:])
 		case len(cells) == 1 && cells[0] == "Sliced GPU":
 			t.known, t.current = true, nil // its rows have no bus id
-		case len(cells) > 2:
+		case len(cells) > 0:
 			t.row(cells)
 		}
 	}
@@ -55,6 +58,7 @@ type table struct {
 	head      [2][]string // the two lines of the heading
 	found     cards
 	current   *card // whose second line is next
+	bus       int   // where its bus id stands
 	processes []gpu.Process
 }
 
@@ -97,23 +101,23 @@ func (t *table) card(cells []string, bus int) {
 	if words := strings.Fields(at(cells, column(t.head[0], "GPU-Util", bus+1))); len(words) > 0 {
 		c.stats.Utilization = percent(words[0])
 	}
-	t.current = c
+	t.current, t.bus = c, bus
 }
 
 // measurements reads the second line. Power and temperature change places
 // between layouts; their units tell them apart.
 func (t *table) measurements(cells []string) {
 	c := t.current
-	memory := column(t.head[1], "Memory-Usage", len(cells)-2)
+	memory := column(t.head[1], "Memory-Usage", t.bus)
 	if used, total, ok := text.Pair(at(cells, memory)); ok {
 		c.stats.MemoryUsed, c.device.MemoryTotal = text.MiB(used), positive(text.MiB(total))
 	}
-	state := len(cells) - 1
+	state := t.bus + 1
 	if t.head[1] != nil {
 		state = column(t.head[1], "GPU-State", -1)
 	}
 	c.state(at(cells, state))
-	for _, cell := range cells[:max(memory, 0)] {
+	for _, cell := range cells[:min(memory, len(cells))] {
 		cell = na.ReplaceAllString(cell, "NA")
 		for word := range strings.FieldsSeq(cell) {
 			switch _, unit, _ := text.Number(word); unit {
