@@ -10,7 +10,6 @@ import (
 	"fmt"
 	goruntime "runtime"
 	"sync"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -110,7 +109,7 @@ func (a *Agent) wireTasks() error {
 	a.connector = connector.New(connector.Options{
 		Candidates: candidates, Labels: taskcontainer.OwnLabels(a.who.NodeID),
 		Period: a.cfg.Heartbeat.Period, Log: a.log,
-		OnReturn: func() { a.reconcile.Kick() },
+		OnReturn: func() { a.reconcile.Kick(); a.heart.Kick() },
 	})
 	a.waker = wake.New(wake.Options{Plane: a.client, RetryPeriod: a.cfg.Tasks.PollPeriod, Poll: a.poll, Log: a.log})
 	puller := pull.New(pull.Config{
@@ -123,7 +122,8 @@ func (a *Agent) wireTasks() error {
 			Fence:     fence,
 			LogLimits: runtime.LogLimits{MaxBytes: a.cfg.Tasks.ContainerLogSize, MaxFiles: a.cfg.Tasks.ContainerLogs},
 		},
-		Workers: workers(a.cfg.Tasks.Workers), PollPeriod: a.pollPeriod, LogTail: a.cfg.Tasks.LogTailBytes,
+		Workers: workers(a.cfg.Tasks.Workers), LogTail: a.cfg.Tasks.LogTailBytes,
+		Poll: executor.PollPolicy{Period: a.cfg.Tasks.PollPeriod, Relaxed: a.cfg.Tasks.WakePollPeriod, Relax: a.waker.Working},
 		Report: executor.ReportPolicy{
 			Attempts: a.cfg.Report.Attempts, InitialBackoff: a.cfg.Report.InitialBackoff,
 			MaxBackoff: a.cfg.Report.MaxBackoff, Budget: a.cfg.Report.Budget,
@@ -241,14 +241,6 @@ func (a *Agent) poll(waiting protocol.WakeReply) {
 	if waiting.Intents > 0 {
 		a.executor.PollIntents()
 	}
-}
-
-// pollPeriod is the period of the task polls: slow while wake tells what to poll when.
-func (a *Agent) pollPeriod() time.Duration {
-	if a.waker.Working() {
-		return a.cfg.Tasks.WakePollPeriod
-	}
-	return a.cfg.Tasks.PollPeriod
 }
 
 func (a *Agent) runtimeUsable() bool {

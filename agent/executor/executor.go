@@ -51,10 +51,24 @@ type Options struct {
 	Builder       taskcontainer.Builder
 	Log           *zap.Logger
 
-	Workers    int                  // tasks that may run at once
-	PollPeriod func() time.Duration // between polls of either loop
-	Report     ReportPolicy
-	LogTail    int64 // bytes of output sent with a result
+	Workers int // tasks that may run at once
+	Poll    PollPolicy
+	Report  ReportPolicy
+	LogTail int64 // bytes of output sent with a result
+}
+
+// PollPolicy is how often the control plane is asked.
+type PollPolicy struct {
+	Period  time.Duration
+	Relaxed time.Duration // while Relax says that somebody else tells when to ask
+	Relax   func() bool
+}
+
+func (p PollPolicy) period() time.Duration {
+	if p.Relax() {
+		return p.Relaxed
+	}
+	return p.Period
 }
 
 // ReportPolicy bounds the delivery of a result.
@@ -130,10 +144,10 @@ const maxRecords = 4096
 func (e *Executor) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	loops.Go(func() {
-		loop.Loop{Period: e.PollPeriod, Do: e.claimRound, Pause: client.Pause, Kick: e.claimKick}.Run(ctx)
+		loop.Loop{Period: e.Poll.period, Do: e.claimRound, Pause: client.Pause, Kick: e.claimKick}.Run(ctx)
 	})
 	loops.Go(func() {
-		loop.Loop{Period: e.PollPeriod, Do: e.followRound, Pause: client.Pause, Kick: e.followKick}.Run(ctx)
+		loop.Loop{Period: e.followPeriod, Do: e.followRound, Pause: client.Pause, Kick: e.followKick}.Run(ctx)
 	})
 	loops.Wait()
 	e.mu.Lock()

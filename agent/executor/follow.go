@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -18,6 +19,17 @@ var heldStatuses = []protocol.TaskStatus{
 	protocol.StatusRunning, protocol.StatusStopping, protocol.StatusSleeping, protocol.StatusAsleep, protocol.StatusWaking,
 }
 
+// followPeriod does not relax while a task seems deleted: that takes more than one answer
+// to believe, and nobody tells when to ask for the next.
+func (e *Executor) followPeriod() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.missing) > 0 {
+		return e.Poll.Period
+	}
+	return e.Poll.period()
+}
+
 // followRound reads what the control plane wants of the owned tasks: one list, and a
 // question of its own for each task the list does not have.
 func (e *Executor) followRound(ctx context.Context) error {
@@ -25,7 +37,7 @@ func (e *Executor) followRound(ctx context.Context) error {
 	if len(owned) == 0 {
 		return nil
 	}
-	listed, err := e.Plane.Tasks(ctx, len(owned)+claimLimit, heldStatuses...)
+	listed, err := e.Plane.Tasks(ctx, min(len(owned)+claimLimit, protocol.MaxListLimit), heldStatuses...)
 	if err != nil {
 		return e.pollFailed("read the state of the running tasks", err)
 	}

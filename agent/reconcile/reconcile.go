@@ -26,9 +26,6 @@ import (
 	"github.com/heteroflow/node-agent/runtime"
 )
 
-// listLimit is more tasks than a node holds.
-const listLimit = 500
-
 // heldStatuses are those in which a task has a container on its node. An asleep task's is
 // missed when it is woken.
 var heldStatuses = []protocol.TaskStatus{protocol.StatusRunning, protocol.StatusStopping, protocol.StatusSleeping, protocol.StatusWaking}
@@ -127,7 +124,7 @@ func (r *Reconciler) adopt(ctx context.Context, rt runtime.Runtime) error {
 
 // missing finds the tasks that the control plane has here and that have no owner.
 func (r *Reconciler) missing(ctx context.Context, rt runtime.Runtime) error {
-	tasks, err := r.opts.Plane.Tasks(ctx, listLimit, heldStatuses...)
+	tasks, err := r.opts.Plane.Tasks(ctx, protocol.MaxListLimit, heldStatuses...)
 	if err != nil {
 		return err
 	}
