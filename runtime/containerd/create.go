@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -171,9 +172,7 @@ func userIn(ctx context.Context, mounts []mount.Mount, spec runtime.Spec, image 
 // compose makes the OCI spec, our own facts and the files bound into the container.
 func (r *Runtime) compose(id, ref string, spec runtime.Spec, image imageConfig, who user.ExecUser) (*specs.Spec, meta, error) {
 	labels := map[string]string{runtime.LabelSpecHash: spec.Hash()}
-	for key, value := range spec.Labels {
-		labels[key] = value
-	}
+	maps.Copy(labels, spec.Labels)
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, meta{}, err
@@ -233,8 +232,8 @@ func (r *Runtime) writeFiles(id string, m meta) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if real, err := os.ReadFile(resolvConfs[1]); err == nil && m.Network.Mode != runtime.NetworkHost {
-		resolv = real
+	if asked, err := os.ReadFile(resolvConfs[1]); err == nil && m.Network.Mode != runtime.NetworkHost {
+		resolv = asked
 	}
 	return errors.Join(
 		writeShared(dir.ResolvConf(), ocispec.ResolvConf(resolv, m.Network.Mode)),
@@ -278,7 +277,7 @@ func peer(socket string) (pid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // nothing was written
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return 0, err

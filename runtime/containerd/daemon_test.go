@@ -96,7 +96,7 @@ func startDaemon(t testing.TB, f flavour) *daemon {
 	if _, err := exec.LookPath(f.oci); f.oci != "" && err != nil {
 		t.Skip(err)
 	}
-	run, err := os.MkdirTemp("/run", "hf-test-")
+	run, err := os.MkdirTemp("/run", "hf-test-") //nolint:usetesting // a socket's path has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,16 +296,5 @@ func eventually(t testing.TB, what string, condition func() bool) {
 		case <-timeout:
 			t.Fatalf("after a minute it is not so that %s", what)
 		}
-	}
-}
-
-// must returns the value of a call that may not fail.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
 	}
 }

@@ -58,7 +58,7 @@ func TestEachErrorOfTheDaemonOrARegistryHasAClass(t *testing.T) {
 			if !errors.Is(got, tc.want) || !strings.HasPrefix(got.Error(), "do it: ") {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
-			if tc.want != runtime.ErrUnavailable && errors.Is(got, runtime.ErrUnavailable) {
+			if !errors.Is(tc.want, runtime.ErrUnavailable) && errors.Is(got, runtime.ErrUnavailable) {
 				t.Errorf("%v blames the daemon as well", got)
 			}
 		})

@@ -41,7 +41,7 @@ func (r *Runtime) observe(ctx context.Context, id string) (observed, error) {
 	}
 	o, err := r.join(c, task)
 	if err == nil && o.state() == runtime.StateExited {
-		o.exit, err = r.exitOf(ctx, o)
+		o.exit = r.exitOf(ctx, o)
 	}
 	return o, err
 }
@@ -106,34 +106,38 @@ func (o observed) state() runtime.State {
 
 // exitOf says how an ended container ended: from the log shim's record, else from
 // containerd, which forgets it when it is restarted, else not at all.
-func (r *Runtime) exitOf(ctx context.Context, o observed) (*runtime.Exit, error) {
-	recorded, err := r.dir(o.record.ID).Exit(o.run.ID)
-	if err == nil && recorded.OOMKilled != nil {
-		return &runtime.Exit{Code: new(recorded.Code), OOMKilled: *recorded.OOMKilled, FinishedAt: recorded.FinishedAt}, nil
-	}
-	if o.task == nil && err != nil {
-		return &runtime.Exit{Message: "how it ended is lost: containerd has no task of it and the log shim recorded none"}, nil
-	}
+func (r *Runtime) exitOf(ctx context.Context, o observed) *runtime.Exit {
 	exit := &runtime.Exit{}
-	if err == nil {
+	recorded, err := r.dir(o.record.ID).Exit(o.run.ID)
+	switch {
+	case err == nil:
 		exit.Code, exit.FinishedAt = new(recorded.Code), recorded.FinishedAt
-	} else if at := o.task.ExitedAt.AsTime(); o.task.ExitedAt.IsValid() && at.Unix() > 0 {
-		exit.Code, exit.FinishedAt = new(int(o.task.ExitStatus)), at
+		if recorded.OOMKilled != nil {
+			exit.OOMKilled = *recorded.OOMKilled
+			return exit
+		}
+	case o.task == nil:
+		exit.Message = fmt.Sprintf("how it ended is lost: containerd has no task of it and there is no record: %v", err)
+		return exit
+	default:
+		if at := o.task.ExitedAt.AsTime(); o.task.ExitedAt.IsValid() && at.Unix() > 0 {
+			exit.Code, exit.FinishedAt = new(int(o.task.ExitStatus)), at
+		}
 	}
-	if o.task == nil {
-		exit.Message = "whether memory ran out is not known"
-		return exit, nil
-	}
-	kills, err := r.oomKills(ctx, o.record.ID)
+	kills, err := r.oomKills(ctx, o)
 	if err != nil {
 		exit.Message = fmt.Sprintf("whether memory ran out is not known: %v", err)
 	}
 	exit.OOMKilled = kills > 0
-	return exit, nil
+	return exit
 }
 
 // oomKills asks for the cgroup's own count, which is there until the task is deleted.
-func (r *Runtime) oomKills(ctx context.Context, id string) (uint64, error) {
+func (r *Runtime) oomKills(ctx context.Context, o observed) (uint64, error) {
+	id := o.record.ID
+	if o.task == nil {
+		return 0, errors.New("its cgroup has gone")
+	}
 	answer, err := r.client.TaskService().Metrics(ctx, &tasks.MetricsRequest{Filters: []string{"id==" + id}})
 	if err != nil {
 		return 0, errgrpc.ToNative(err)

@@ -108,7 +108,11 @@ func quote(label string) string { return `"` + label + `"` }
 // whether there is a task.
 func (r *Runtime) traces(ctx context.Context) (map[string]bool, error) {
 	found := map[string]bool{}
-	see := func(id string) { found[id] = found[id] }
+	see := func(id string) {
+		if _, ok := found[id]; !ok {
+			found[id] = false
+		}
+	}
 	var errs []error
 	answer, err := r.client.TaskService().List(ctx, &tasks.ListTasksRequest{})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ type fixture struct {
 	*daemon
 	*containerd.Runtime
 	image string
-	next  int
+	next  atomic.Int64
 }
 
 func setUp(t testing.TB, f flavour) *fixture {
@@ -54,9 +55,8 @@ func setUp(t testing.TB, f flavour) *fixture {
 
 // spec is a container that runs the workload with the arguments.
 func (f *fixture) spec(args ...string) runtime.Spec {
-	f.next++
 	return runtime.Spec{
-		Name: "task-" + strconv.Itoa(f.next), Image: f.image, Args: args,
+		Name: "task-" + strconv.FormatInt(f.next.Add(1), 10), Image: f.image, Args: args,
 		Network: runtime.Network{Mode: runtime.NetworkHost}, IPC: runtime.IPCPrivate,
 		Logs: runtime.LogLimits{MaxBytes: 1 << 20, MaxFiles: 2},
 	}

@@ -32,12 +32,16 @@ func (r *Runtime) Stop(ctx context.Context, id string, grace time.Duration) erro
 	if o.task == nil {
 		return nil
 	}
-	if o.task.Status != tasktypes.Status_CREATED && o.task.Status != tasktypes.Status_STOPPED {
+	if o.task.Status == tasktypes.Status_CREATED {
+		return translate(ctx, what, r.settle(ctx, id))
+	}
+	if o.task.Status != tasktypes.Status_STOPPED {
 		if err := r.stopTask(r.in(ctx), o, grace); err != nil {
 			return translate(ctx, what, err)
 		}
 	}
-	return translate(ctx, what, r.settle(ctx, id))
+	r.settleOrWarn(ctx, id)
+	return nil
 }
 
 // stopTask returns once the task has ended.
@@ -105,7 +109,7 @@ func (r *Runtime) signal(ctx context.Context, o observed, s unix.Signal, all boo
 			r.options.Log.Warn("frozen container not thawed", zap.String("container_id", o.record.ID), zap.Error(err))
 		}
 	}
-	_, err := r.client.TaskService().Kill(call, &tasks.KillRequest{ContainerID: o.record.ID, Signal: uint32(s), All: all}) //nolint:gosec // signals are small
+	_, err := r.client.TaskService().Kill(call, &tasks.KillRequest{ContainerID: o.record.ID, Signal: uint32(s), All: all})
 	if err = errgrpc.ToNative(err); errdefs.IsNotFound(err) {
 		return nil
 	}

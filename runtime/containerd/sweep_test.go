@@ -84,7 +84,7 @@ func TestSweepRemovesWhatACrashLeftAtAnyStep(t *testing.T) {
 	steps := map[string]func(t *testing.T, f *fixture){
 		"a lease": func(t *testing.T, f *fixture) { f.leaveLease(t) },
 		"a lease and a snapshot": func(t *testing.T, f *fixture) {
-			f.leaveSnapshot(t, leases.WithLease(t.Context(), f.leaveLease(t)), "task-0")
+			f.leaveSnapshot(leases.WithLease(t.Context(), f.leaveLease(t)), t, "task-0")
 		},
 		"a directory": func(t *testing.T, f *fixture) {
 			if err := os.MkdirAll(filepath.Join(f.options(t).StateDir, namespace, "task-0"), 0o700); err != nil {
@@ -141,7 +141,7 @@ func (f *fixture) leaveLease(t *testing.T) string {
 	return lease.ID
 }
 
-func (f *fixture) leaveSnapshot(t *testing.T, ctx context.Context, id string) {
+func (f *fixture) leaveSnapshot(ctx context.Context, t *testing.T, id string) {
 	t.Helper()
 	c := f.client(t)
 	img, err := c.GetImage(ctx, f.image)
@@ -162,7 +162,7 @@ func (f *fixture) leaveSnapshot(t *testing.T, ctx context.Context, id string) {
 func TestCreateMakesUseOfTheNameThatACrashLeftHalfMade(t *testing.T) {
 	f := setUp(t, flavours()[0])
 	spec := f.spec("exit", "5")
-	f.leaveSnapshot(t, leases.WithLease(t.Context(), f.leaveLease(t)), spec.Name)
+	f.leaveSnapshot(leases.WithLease(t.Context(), f.leaveLease(t)), t, spec.Name)
 	id := f.run(t, spec)
 	if exit, err := f.Wait(t.Context(), id); err != nil || exit.Code == nil || *exit.Code != 5 {
 		t.Errorf("got %+v, %v", exit, err)
@@ -367,7 +367,7 @@ func TestAProbeAnswersThoughTheDaemonIsAwayOrHangs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer hung.Close()
+	defer func() { _ = hung.Close() }()
 	for name, socket := range map[string]string{"away": filepath.Join(dir, "none.sock"), "hangs": filepath.Join(dir, "hung.sock")} {
 		t.Run(name, func(t *testing.T) {
 			r, err := containerd.New(containerd.Options{Address: socket, LogBinary: binary, StateDir: dir, RunDir: dir})

@@ -17,7 +17,8 @@ import (
 )
 
 // Wait blocks until the container has ended. When it returns, the end is on disk, all
-// output is in the logs, and task and network are gone.
+// output is in the logs, and task and network are gone; where that fails, as on a full
+// disk, the exit is returned all the same and Sweep does the rest later.
 func (r *Runtime) Wait(ctx context.Context, id string) (runtime.Exit, error) {
 	if err := checkID(id); err != nil {
 		return runtime.Exit{}, err
@@ -43,9 +44,7 @@ func (r *Runtime) Wait(ctx context.Context, id string) (runtime.Exit, error) {
 			return runtime.Exit{}, translate(ctx, what, err)
 		}
 	}
-	if err := r.settle(ctx, id); err != nil {
-		return runtime.Exit{}, translate(ctx, what, err)
-	}
+	r.settleOrWarn(ctx, id)
 	call, cancel = r.bound(ctx, readTimeout)
 	defer cancel()
 	if o, err = r.observe(call, id); err != nil {
@@ -55,6 +54,12 @@ func (r *Runtime) Wait(ctx context.Context, id string) (runtime.Exit, error) {
 		return runtime.Exit{}, fmt.Errorf("%s: %w: it has been started again", what, runtime.ErrConflict)
 	}
 	return *o.exit, nil
+}
+
+func (r *Runtime) settleOrWarn(ctx context.Context, id string) {
+	if err := r.settle(ctx, id); err != nil && !errdefs.IsNotFound(err) {
+		r.options.Log.Warn("ended task not cleared yet", zap.String("container_id", id), zap.Error(err))
+	}
 }
 
 // settle puts an ended task's exit on disk and takes the task and its network away: a

@@ -58,7 +58,8 @@ func appendPayload(buf, line []byte) (_ []byte, at time.Time, ok bool) {
 		return buf, time.Time{}, false
 	}
 	stream, tag := line[len(timeFormat):head-2], line[head-2]
-	if !(string(stream) == " stdout " || string(stream) == " stderr ") || line[head-1] != ' ' || (tag != 'F' && tag != 'P') {
+	known := string(stream) == " stdout " || string(stream) == " stderr "
+	if !known || line[head-1] != ' ' || (tag != 'F' && tag != 'P') {
 		return buf, time.Time{}, false
 	}
 	buf = append(buf, line[head:]...)

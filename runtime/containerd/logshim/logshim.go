@@ -74,16 +74,16 @@ func Main(dir string) int {
 		return 1
 	}
 
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	drained := make(chan struct{})
 	recorded := make(chan struct{})
 	go func() {
 		defer close(recorded)
 		if run.ID != "" {
-			recordExit(ctx, record.Dir(dir), run.ID, id)
+			recordExit(drained, record.Dir(dir), run.ID, id)
 		}
 	}()
 	drain(out, stdout, stderr, terminated)
+	close(drained)
 	select {
 	case <-recorded:
 	case <-time.After(recordTime):
@@ -124,20 +124,22 @@ func copyStream(out *logfile.Writer, stream logfile.Stream, r io.Reader) {
 	}
 }
 
+// findEvery is how often the shim is asked for a task that it is still making.
+const findEvery = 20 * time.Millisecond
+
 // recordExit waits for the task's end and records it, trying again while the disk does
-// not take it. It gives up when ctx ends or the shim is gone: then nobody knows.
-func recordExit(ctx context.Context, dir record.Dir, run, id string) {
+// not take it. It gives up when the shim has gone, or has a task no more whose output is
+// drained: then nobody knows.
+func recordExit(drained <-chan struct{}, dir record.Dir, run, id string) {
+	ctx := context.Background() // the process ends when this has had its time
 	// The working directory of the shim and its children is the task's bundle.
 	client, err := shim.Dial(ctx, ".")
 	if err != nil {
 		return
 	}
-	defer client.Close()
-	pause := 5 * time.Millisecond
+	defer func() { _ = client.Close() }() // nothing is left to be said
 	code, at, err := client.Wait(ctx, id)
-	for errdefs.IsNotFound(err) && sleep(ctx, pause) {
-		// This process is started while the task is being created.
-		pause = min(2*pause, time.Second)
+	for errdefs.IsNotFound(err) && pause(findEvery, drained) {
 		code, at, err = client.Wait(ctx, id)
 	}
 	if err != nil {
@@ -147,17 +149,18 @@ func recordExit(ctx context.Context, dir record.Dir, run, id string) {
 	if kills, err := client.OOMKills(ctx, id); err == nil {
 		exit.OOMKilled = new(kills > 0)
 	}
-	for dir.End(exit) != nil && sleep(ctx, time.Second) {
+	for dir.End(exit) != nil && pause(time.Second, drained) {
 	}
 }
 
-func sleep(ctx context.Context, d time.Duration) bool {
+// pause waits, and tells whether to go on.
+func pause(d time.Duration, until <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return true
-	case <-ctx.Done():
+	case <-until:
 		return false
 	}
 }

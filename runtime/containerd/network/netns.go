@@ -14,7 +14,7 @@ import (
 // makeNamespace makes a network namespace that lives as long as its name: an empty file
 // with the namespace mounted on it.
 func makeNamespace(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o711); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o600)

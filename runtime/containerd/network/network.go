@@ -29,7 +29,7 @@ import (
 	"github.com/heteroflow/node-agent/runtime"
 )
 
-// ErrPluginMissing: a CNI plugin is not installed.
+// ErrPluginMissing says that a CNI plugin is not installed.
 var ErrPluginMissing = errors.New("CNI plugin not found")
 
 // The plugins take a fraction of a second each; they wait for each other at the packet

@@ -240,7 +240,7 @@ func TestAPublishedPortReachesTheNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	answer := make([]byte, 16)
 	if k, err := conn.Read(answer); err != nil || string(answer[:k]) != "hello" {
 		t.Errorf("got %q, %v", answer[:k], err)
@@ -257,7 +257,9 @@ func TestHelperServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Print("r")
+	if _, err := os.Stdout.WriteString("r"); err != nil {
+		t.Fatal(err)
+	}
 	conn, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -274,14 +276,15 @@ func TestAPortThatIsTakenIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tcp.Close()
+	defer func() { _ = tcp.Close() }()
 	udp, err := net.ListenPacket("udp6", "[::]:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer udp.Close()
+	defer func() { _ = udp.Close() }()
 	before := traces(t, c)
-	tcpPort, udpPort := uint16(tcp.Addr().(*net.TCPAddr).Port), uint16(udp.LocalAddr().(*net.UDPAddr).Port)
+	tcpPort := netip.MustParseAddrPort(tcp.Addr().String()).Port()
+	udpPort := netip.MustParseAddrPort(udp.LocalAddr().String()).Port()
 	for _, port := range []runtime.Port{{Container: 80, Host: tcpPort, Protocol: "tcp"}, {Container: 80, Host: udpPort, Protocol: "udp"}} {
 		if _, err := n.Up(t.Context(), "one", []runtime.Port{port}); !errors.Is(err, network.ErrPortTaken) {
 			t.Errorf("%+v: got %v", port, err)

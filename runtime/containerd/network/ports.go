@@ -13,7 +13,7 @@ import (
 	"github.com/heteroflow/node-agent/runtime"
 )
 
-// ErrPortTaken: a port that should be published is in use on the host.
+// ErrPortTaken says that a port that should be published is in use on the host.
 var ErrPortTaken = errors.New("host port is in use")
 
 // checkPorts: portmap only writes packet filter rules. Without a look first it would take

@@ -102,12 +102,12 @@ func Build(in Input) (*specs.Spec, error) {
 }
 
 func processUser(u user.ExecUser) specs.User {
-	su := specs.User{UID: uint32(u.Uid), GID: uint32(u.Gid)} //nolint:gosec // moby/sys/user keeps ids below 2^31
+	su := specs.User{UID: uint32(u.Uid), GID: uint32(u.Gid)} // moby/sys/user keeps ids below 2^31
 	// The primary group is among the supplementary ones, as with Docker since 20.10.
 	su.AdditionalGids = append(su.AdditionalGids, su.GID)
 	for _, gid := range u.Sgids {
-		if !slices.Contains(su.AdditionalGids, uint32(gid)) { //nolint:gosec // as above
-			su.AdditionalGids = append(su.AdditionalGids, uint32(gid)) //nolint:gosec // as above
+		if !slices.Contains(su.AdditionalGids, uint32(gid)) {
+			su.AdditionalGids = append(su.AdditionalGids, uint32(gid))
 		}
 	}
 	return su

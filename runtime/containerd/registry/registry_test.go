@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -53,9 +54,7 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	for key, values := range h.header {
-		w.Header()[key] = values
-	}
+	maps.Copy(w.Header(), h.header)
 	if h.status != 0 {
 		w.WriteHeader(h.status)
 		return

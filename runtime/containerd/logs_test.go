@@ -1,0 +1,65 @@
+package containerd_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/heteroflow/node-agent/runtime"
+)
+
+func TestLogsReadAcrossRotationsAndStayWithinTheirBound(t *testing.T) {
+	eachFlavour(t, func(t *testing.T, fl flavour) {
+		f := setUp(t, fl)
+		spec := f.spec("spam-logs", "--lines", "5000")
+		spec.Logs = runtime.LogLimits{MaxBytes: 32 << 10, MaxFiles: 3}
+		id := f.run(t, spec)
+		if exit, err := f.Wait(t.Context(), id); err != nil || exit.Code == nil || *exit.Code != 0 {
+			t.Fatalf("got %+v, %v", exit, err)
+		}
+		files, err := filepath.Glob(filepath.Join(f.options(t).StateDir, namespace, id, "output.log*"))
+		if err != nil || len(files) != 3 {
+			t.Errorf("files %q, %v", files, err)
+		}
+		for _, file := range files {
+			if info, err := os.Stat(file); err != nil || info.Size() > 32<<10 {
+				t.Errorf("%s: %+v, %v", file, info, err)
+			}
+		}
+		all, err := f.Logs(t.Context(), id, runtime.LogOptions{TailBytes: 1 << 20})
+		if err != nil || len(all) < 40<<10 {
+			t.Errorf("%d bytes are left, %v", len(all), err)
+		}
+		end, err := f.Logs(t.Context(), id, runtime.LogOptions{TailBytes: 40 << 10})
+		if err != nil || !strings.HasSuffix(string(all), string(end)) || len(end) != 40<<10 {
+			t.Errorf("a tail of 40 KiB has %d bytes, %v", len(end), err)
+		}
+	}, "system-runc", "2.4-runc")
+}
+
+func TestAFullDiskNeitherStopsATaskNorHidesItsExit(t *testing.T) {
+	f := setUp(t, flavours()[0])
+	state := f.options(t).StateDir
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", state)
+	spec := f.spec("spam-logs", "--lines", "20000")
+	spec.Logs = runtime.LogLimits{MaxBytes: 64 << 20, MaxFiles: 2}
+	id := f.run(t, spec)
+	exit, err := f.Wait(t.Context(), id)
+	if err != nil || exit.Code == nil || *exit.Code != 0 {
+		t.Errorf("got %+v, %v", exit, err)
+	}
+	if out, err := f.Logs(t.Context(), id, runtime.LogOptions{TailBytes: 1 << 20}); err != nil || len(out) < 100<<10 {
+		t.Errorf("of its output %d bytes are left, %v", len(out), err)
+	}
+	if out, err := exec.Command("df", "--output=avail", state).Output(); err != nil || !strings.HasSuffix(string(out), " 0\n") {
+		t.Errorf("the disk was not full: %q, %v", out, err)
+	}
+	if err := f.Remove(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+}
