@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func prepare(t *testing.T) {
+func prepare(t testing.TB) {
 	t.Helper()
 	shared.once.Do(func() {
 		ctx := context.Background()

@@ -1,0 +1,376 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/heteroflow/node-agent/devserver"
+	"github.com/heteroflow/node-agent/devserver/faults"
+	"github.com/heteroflow/node-agent/protocol"
+	"github.com/heteroflow/node-agent/test/stage"
+)
+
+// sockets returns the listening sockets of a process, as lines of the kernel's tables.
+func sockets(t *testing.T, pid int) []string {
+	t.Helper()
+	dir := "/proc/" + strconv.Itoa(pid)
+	inodes := make(map[string]bool)
+	fds, err := os.ReadDir(dir + "/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		link, err := os.Readlink(filepath.Join(dir, "fd", fd.Name()))
+		if inode, ok := strings.CutPrefix(link, "socket:["); err == nil && ok {
+			inodes[strings.TrimSuffix(inode, "]")] = true
+		}
+	}
+	if len(inodes) == 0 {
+		t.Fatal("the process has no socket at all: nothing was looked at")
+	}
+	var listening []string
+	// Where the inode stands, and by which value of which field a listener is known:
+	// TCP_LISTEN; an unconnected UDP socket; a unix socket with __SO_ACCEPTCON.
+	tables := map[string]struct {
+		inode, field int
+		value        string
+	}{
+		"tcp": {9, 3, "0A"}, "tcp6": {9, 3, "0A"}, "udp": {9, 3, "07"}, "udp6": {9, 3, "07"}, "unix": {6, 3, "00010000"},
+	}
+	for name, at := range tables {
+		table, err := os.ReadFile(dir + "/net/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(table)) {
+			f := strings.Fields(line)
+			if len(f) > at.inode && inodes[f[at.inode]] && f[at.field] == at.value {
+				listening = append(listening, name+": "+line)
+			}
+		}
+	}
+	return listening
+}
+
+func TestTheAgentListensOnNothing(t *testing.T) {
+	w := newWorld(t, devserver.Features{})
+	w.start()
+	id := w.agent.NodeID
+	w.submit(w.task(id, "train", "--steps", "100000", "--checkpoint-dir", "/tmp"))
+	w.prints(id, "step 2")
+	if got := sockets(t, w.agent.PID()); len(got) != 0 {
+		t.Errorf("listening sockets of the agent: %q", got)
+	}
+	// The same look finds the control plane's in this process: it can see one.
+	if got := sockets(t, os.Getpid()); len(got) == 0 {
+		t.Error("not even the control plane's own socket was found")
+	}
+	w.act(id, "stop")
+	w.gone(id)
+}
+
+func TestNoSecretIsWrittenAnywhere(t *testing.T) {
+	w := newWorld(t, devserver.Features{})
+	w.start()
+	id := w.agent.NodeID
+	w.submit(w.task(id+"-ok", "exit", "0"))
+	w.reaches(id+"-ok", protocol.StatusCompleted)
+	// Errors with the key in reach: refused calls, broken answers, a denied pull.
+	w.plane.Faults.Add(faults.Fault{Kind: faults.HTMLPage, Status: 502, Count: 2, Match: fromAgent})
+	w.plane.Faults.Add(faults.Fault{Kind: faults.Reset, Count: 2, Match: fromAgent})
+	denied := w.task(id+"-denied", "exit", "0")
+	denied.Image = shared.images.Ref("heteroflow/other:v1")
+	denied.RegistryAuth = &protocol.RegistryAuth{Username: "nobody", Password: "wrong-MARK"}
+	w.submit(denied)
+	w.reaches(id+"-denied", protocol.StatusFailed)
+
+	pid := strconv.Itoa(w.agent.PID())
+	for _, name := range []string{"cmdline", "environ"} {
+		data, err := os.ReadFile("/proc/" + pid + "/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(data, []byte("MARK")) {
+			t.Errorf("a secret in the agent's %s", name)
+		}
+	}
+	printed := w.command(0, "config", "print")
+	if strings.Contains(printed, "MARK") || !strings.Contains(printed, "key_file") {
+		t.Errorf("config print:\n%s", printed)
+	}
+	w.gone(id + "-denied")
+	if err := w.agent.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	err := filepath.WalkDir(w.agent.Dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path == w.agent.KeyFile() || strings.HasPrefix(d.Name(), "plane.db") {
+			return err
+		}
+		files++
+		data, err := os.ReadFile(path)
+		if bytes.Contains(data, []byte("MARK")) {
+			t.Errorf("a secret in %s", path)
+		}
+		return err
+	})
+	if err != nil || files < 2 {
+		t.Fatalf("%d files looked at, %v", files, err)
+	}
+}
+
+// command runs another command of the agent's binary with the same settings.
+func (w *world) command(wantCode int, args ...string) string {
+	w.t.Helper()
+	args = append(args, "--set", "server.url="+w.agent.Server, "--set", "server.key_file="+w.agent.KeyFile(), "--set", "state_dir="+w.agent.StateDir())
+	out, code := run(w.t, args...)
+	if code != wantCode {
+		w.t.Fatalf("%v: exit code %d, want %d\n%s", args, code, wantCode, out)
+	}
+	return out
+}
+
+func run(t *testing.T, args ...string) (output string, code int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), shared.binary, args...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+func TestARefusedKeyIsOneErrorLineAndHealsWhenTheServerIsCorrected(t *testing.T) {
+	w := newWorld(t, devserver.Features{})
+	if err := w.plane.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.plane.Start(t.Context(), "the-wrong-key-0123456789"); err != nil {
+		t.Fatal(err)
+	}
+	refused := w.plane.Faults.Add(faults.Fault{Kind: faults.Delay, Match: fromAgent}) // counts, and delays by nothing
+	w.start()
+	w.eventually("the agent notices", func() bool { return strings.Contains(w.agent.Log(), "refuses the system key") })
+	w.eventually("more calls are refused", func() bool { return refused.Hits() >= 8 })
+	if n := strings.Count(w.agent.Log(), `"level":"error"`); n != 1 {
+		t.Errorf("%d error lines", n)
+	}
+	if err := w.plane.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.plane.Start(t.Context(), stage.SystemKey); err != nil {
+		t.Fatal(err)
+	}
+	w.beats("the key accepted", func(hb protocol.Heartbeat) bool { return hb.NodeID == w.agent.NodeID })
+	w.submit(w.task(w.agent.NodeID, "exit", "0"))
+	w.reaches(w.agent.NodeID, protocol.StatusCompleted)
+	w.gone(w.agent.NodeID)
+}
+
+// fromAgent matches the requests of agents.
+func fromAgent(r *http.Request) bool { return !strings.HasPrefix(r.URL.Path, "/api/v1/operator") }
+
+func TestALostClaimIsLeftToTheWinner(t *testing.T) {
+	w := newWorld(t, devserver.Features{NoWake: true})
+	lost := w.plane.Faults.Add(faults.Fault{Kind: faults.Status, Status: http.StatusConflict, Method: http.MethodPut, Count: 2})
+	w.start()
+	w.submit(w.task(w.agent.NodeID, "exit", "0"))
+	w.eventually("two claims are lost", func() bool {
+		if len(w.containers()) != 0 && lost.Hits() < 2 {
+			t.Fatal("a container was made for a lost claim")
+		}
+		return lost.Hits() == 2
+	})
+	w.reaches(w.agent.NodeID, protocol.StatusCompleted)
+	w.gone(w.agent.NodeID)
+}
+
+func TestBadWeatherAtTheControlPlaneLosesNothing(t *testing.T) {
+	kinds := map[string]faults.Fault{
+		"error 500":          {Kind: faults.Status, Status: http.StatusInternalServerError},
+		"429 Retry-After":    {Kind: faults.Status, Status: http.StatusTooManyRequests, RetryAfter: "1"},
+		"web pages":          {Kind: faults.HTMLPage},
+		"web pages with 404": {Kind: faults.HTMLPage, Status: http.StatusNotFound},
+		"garbage":            {Kind: faults.Garbage},
+		"half an answer":     {Kind: faults.HalfClose},
+		"lost answers":       {Kind: faults.DropResponse},
+		"closed connections": {Kind: faults.Reset},
+	}
+	for name, fault := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, devserver.Features{})
+			w.start()
+			w.submit(w.task(w.agent.NodeID, "train", "--steps", "10", "--checkpoint-dir", "/tmp"))
+			w.prints(w.agent.NodeID, "step 1")
+			fault.Match, fault.Count = fromAgent, 25
+			storm := w.plane.Faults.Add(fault)
+			w.eventually("the storm has passed", func() bool { return storm.Hits() == fault.Count })
+			done := w.reaches(w.agent.NodeID, protocol.StatusCompleted)
+			if *done.Outcome.ExitCode != 0 || !strings.Contains(done.Outcome.LogTail, "step 10") {
+				t.Errorf("%+v", done.Outcome)
+			}
+			w.gone(w.agent.NodeID)
+			terminal := 0
+			events, err := w.plane.Operator.History(t.Context(), w.agent.NodeID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range events {
+				if e.To.Terminal() {
+					terminal++
+				}
+			}
+			if terminal != 1 {
+				t.Errorf("%d terminal transitions: %+v", terminal, events)
+			}
+		})
+	}
+}
+
+func TestAnUndeliveredResultKeepsItsContainerAndSurvivesARestart(t *testing.T) {
+	w := newWorld(t, devserver.Features{}, "report.attempts=2", "report.budget=1s")
+	w.start()
+	id := w.agent.NodeID
+	w.submit(w.task(id, "exit", "--message", "kept for later", "7"))
+	down := w.plane.Faults.Add(faults.Fault{
+		Kind: faults.Status, Status: http.StatusServiceUnavailable, Method: http.MethodPut,
+		Skip: 1, // the claim passes
+	})
+	w.eventually("the result is owed", func() bool { return strings.Contains(w.agent.Log(), "result not delivered") })
+	if c := w.container(id); c.State.Alive() {
+		t.Fatalf("%+v", c)
+	}
+	w.agent.Kill()
+	if entries, err := os.ReadDir(w.agent.StateDir() + "/results"); err != nil || len(entries) != 1 {
+		t.Fatalf("journal: %v, %v", entries, err)
+	}
+	w.start()
+	w.beats("a result owed", func(hb protocol.Heartbeat) bool { return hb.UndeliveredResults != nil && *hb.UndeliveredResults == 1 })
+	down.Remove()
+	failed := w.reaches(id, protocol.StatusFailed)
+	if *failed.Outcome.ExitCode != 7 || !strings.Contains(failed.Outcome.LogTail, "kept for later") {
+		t.Errorf("%+v", failed.Outcome)
+	}
+	w.gone(id)
+}
+
+// switchboard is a unix socket that leads to the daemon's once it is opened.
+func switchboard(t *testing.T, socket, target string) (open func()) {
+	t.Helper()
+	return func() {
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				calls.Go(func() { connect(t, conn, target) })
+			}
+		})
+		t.Cleanup(func() { listener.Close(); calls.Wait() })
+	}
+}
+
+func connect(t *testing.T, conn net.Conn, target string) {
+	defer conn.Close()
+	to, err := (&net.Dialer{}).DialContext(t.Context(), "unix", target)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	go func() { _, _ = io.Copy(to, conn); to.Close() }()
+	_, _ = io.Copy(conn, to)
+}
+
+func TestARuntimeThatIsAbsentAtStartIsPickedUpWhenItAppears(t *testing.T) {
+	w := newWorld(t, devserver.Features{})
+	host := strings.TrimPrefix(w.agent.Set[0], "runtime.docker_host=unix://")
+	socket := filepath.Join(w.agent.Dir, "docker.sock")
+	open := switchboard(t, socket, host)
+	w.agent.Set[0] = "runtime.docker_host=unix://" + socket
+	w.start()
+	w.submit(w.task(w.agent.NodeID, "exit", "0"))
+	hb := w.beats("no runtime", func(hb protocol.Heartbeat) bool { return hb.Runtime != nil })
+	if hb.DockerAvailable || hb.ExecMode != protocol.ExecBareMetal || hb.Runtime.Error == "" || hb.ErrorMessage == "" || hb.LiveTaskIDs != nil {
+		t.Errorf("without a runtime: %+v", hb)
+	}
+	w.beats("more of them", func(hb protocol.Heartbeat) bool { return hb.Sequence > 3 })
+	if task, err := w.plane.Operator.Task(t.Context(), w.agent.NodeID); err != nil || task.Status != protocol.StatusScheduled {
+		t.Errorf("the task is %s, %v: it must not be claimed", task.Status, err)
+	}
+	open()
+	w.beats("a runtime", func(hb protocol.Heartbeat) bool {
+		return hb.DockerAvailable && hb.ExecMode == protocol.ExecDocker && hb.ErrorMessage == ""
+	})
+	w.reaches(w.agent.NodeID, protocol.StatusCompleted)
+	w.gone(w.agent.NodeID)
+	w.agent.Kill()
+}
+
+func TestTheBinaryIsStaticAndSaysWhatItIs(t *testing.T) {
+	prepare(t)
+	out, err := exec.CommandContext(t.Context(), "file", shared.binary).Output()
+	if err != nil {
+		t.Skipf("the file command is not here: %v", err)
+	}
+	if !bytes.Contains(out, []byte("statically linked")) {
+		t.Errorf("%s", out)
+	}
+	if got, code := run(t, "version"); code != 0 || !strings.Contains(got, "heteroflow-agent dev (commit unknown, built unknown") {
+		t.Errorf("a bare build says %q", got)
+	}
+}
+
+func TestConfigurationErrorsComeAllAtOnceWithExitCode2(t *testing.T) {
+	prepare(t)
+	file := filepath.Join(t.TempDir(), "agent.yaml")
+	if err := os.WriteFile(file, []byte("server: {url: nonsense}\nheartbeat: {period: 5}\nunknown: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range [][]string{{"run"}, {"config", "check"}, {"config", "print"}} {
+		out, code := run(t, append(command, "--config", file)...)
+		if code != 2 {
+			t.Errorf("%v: exit code %d", command, code)
+		}
+		for _, want := range []string{"server.url", "needs a unit", "unknown: no such setting"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%v does not say %q:\n%s", command, want, out)
+			}
+		}
+	}
+	if out, code := run(t, "frobnicate"); code != 2 || !strings.Contains(out, "unknown command") {
+		t.Errorf("an unknown command: %d, %s", code, out)
+	}
+}
+
+func TestTheFirstHeartbeatRegistersANodeThatCanBeRead(t *testing.T) {
+	w := newWorld(t, devserver.Features{})
+	w.start()
+	hb := w.beats("host metrics", func(hb protocol.Heartbeat) bool { return hb.CPUUsagePercent != nil && hb.DockerAvailable })
+	if hb.Hostname == "" || hb.BootID == "" || hb.InstanceID == "" || hb.MemoryTotalBytes == nil || len(hb.Disks) == 0 || hb.InternalIP != "127.0.0.1" || hb.AgentVersion != "dev" {
+		data, _ := json.Marshal(hb)
+		t.Errorf("%s", data)
+	}
+	if !slices.ContainsFunc(hb.Disks, func(d protocol.Disk) bool { return d.FreeBytes > 0 }) {
+		t.Errorf("disks: %+v", hb.Disks)
+	}
+}
