@@ -50,6 +50,10 @@ func (t *task) settle(ctx context.Context, r Result) (asleep bool, err error) {
 			return false, errDetached
 		}
 		t.enter(Owing)
+		select {
+		case <-t.news: // it came while the tries were made: no reason for one more
+		default:
+		}
 		t.log.Error("result not delivered; container kept, trying again with each reconciliation", logging.Reason(r.Reason))
 		select {
 		case <-ctx.Done():

@@ -27,7 +27,8 @@ type plane struct {
 	applied  []applied
 	asked    []asked
 	troubles []*trouble
-	bare     bool // a 409 does not carry the task
+	bare     bool             // a 409 does not carry the task
+	twice    func(asked) bool // requests that a proxy sends twice, to give the second answer; nil: none
 }
 
 // applied is a compare-and-set that was.
@@ -174,6 +175,9 @@ func (p *plane) serve(req *http.Request) (answer *http.Response, lost bool) {
 	tr := p.nextTrouble(a)
 	switch {
 	case tr == nil, tr.applied:
+		if p.twice != nil && p.twice(a) {
+			p.answer(httptest.NewRecorder(), req, a)
+		}
 		p.answer(w, req, a)
 	case tr.html:
 		w.Header().Set("Content-Type", "text/html")
