@@ -1,0 +1,12 @@
+package enflame
+
+import (
+	"testing"
+
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/corpus"
+)
+
+func TestCorpus(t *testing.T) {
+	corpus.Check(t, gpu.Enflame, Parse, nil)
+}

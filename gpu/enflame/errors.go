@@ -1,0 +1,62 @@
+package enflame
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/text"
+)
+
+// Codes of collector errors and failures that this package gives.
+const (
+	CodeNoDevice   = "no_device"         // the tool sees no card
+	CodeDriver     = "driver_not_loaded" // the kernel module enflame
+	CodeLibrary    = "library_missing"   // libefml.so
+	CodeTool       = "tool_error"        // the tool says "error"
+	CodeCardFailed = "card_error"        // the tool says so of one card
+	CodeUnhealthy  = "unhealthy"         // a card's Health is False
+)
+
+var (
+	toolErrors = []struct {
+		words *regexp.Regexp
+		code  string
+	}{
+		{regexp.MustCompile(`(?i)\bno (?:enflame |gcu |available )*(?:devices?|gcus?)\b`), CodeNoDevice},
+		{regexp.MustCompile(`(?i)\bdriver\b.*\bnot\b|\bno driver\b`), CodeDriver},
+		{regexp.MustCompile(`(?i)error while loading shared libraries`), CodeLibrary},
+		{regexp.MustCompile(`(?i)^\W*(?:error|failed|unable to|can(?:no|')t)\b|\befml\b.*\b(?:error|fail\w*)`), CodeTool},
+	}
+	cardError = regexp.MustCompile(`(?i)\b(?:dev(?:ice)?(?: id)?|gcu)\s*[:#\[]?\s*(\d{1,4})\b|\b((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b`)
+)
+
+// parseError reads an output that holds nothing but errors. One that names a
+// card is that card's.
+func parseError(lines []string) (gpu.Parsed, bool) {
+	var p gpu.Parsed
+	for _, line := range lines {
+		line = strings.TrimSpace(line)
+		code := codeOf(line)
+		if code == "" {
+			continue
+		}
+		if m := cardError.FindStringSubmatch(line); m != nil && code == CodeTool {
+			p.Failures = append(p.Failures, gpu.Failure{
+				Index: number(m[1]), BusID: text.BusID(m[2]), Code: CodeCardFailed, Message: line,
+			})
+		} else if p.CollectorError == nil {
+			p.CollectorError = &gpu.CollectorError{Code: code, Message: line}
+		}
+	}
+	return p, p.CollectorError != nil || len(p.Failures) > 0
+}
+
+func codeOf(line string) string {
+	for _, e := range toolErrors {
+		if e.words.MatchString(line) {
+			return e.code
+		}
+	}
+	return ""
+}

@@ -1,0 +1,106 @@
+package enflame
+
+import (
+	"errors"
+
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/text"
+)
+
+// forms are the forms of output, in the order in which they are tried. Each
+// returns false for text that is not of its form.
+var forms = []func(lines []string) (gpu.Parsed, bool){
+	parseTable,
+	parseQuery,
+	parseDmon,
+	parseList,
+	parseError,
+}
+
+// Parse says what an output of efsmi means, whichever of its forms it is.
+// Arguments and exit status are not looked at: the content tells the forms apart.
+func Parse(_ []string, _ int, output []byte) (gpu.Parsed, error) {
+	lines := text.Lines(output)
+	for _, form := range forms {
+		if p, ok := form(lines); ok {
+			return p, nil
+		}
+	}
+	return gpu.Parsed{}, errors.New("not a known form of efsmi's output")
+}
+
+// card is what an output says of one card.
+type card struct {
+	device  gpu.Device
+	stats   gpu.Stats
+	pci     pciFields
+	failure string // what the tool says is wrong with it
+	code    string
+	remark  string // an error in place of values
+	said    bool   // it has values, too
+}
+
+// cards are the cards of an output in the order in which they were printed.
+type cards []*card
+
+// at returns the card with that number, which is its index, and whether it was
+// there before.
+func (c *cards) at(number int) (one *card, known bool) {
+	for _, have := range *c {
+		if *have.device.Index == number {
+			return have, true
+		}
+	}
+	one = &card{device: gpu.Device{Index: new(number), Vendor: gpu.Enflame, Type: gpu.Enflame}}
+	*c = append(*c, one)
+	return one, false
+}
+
+func (c cards) parsed() gpu.Parsed {
+	var p gpu.Parsed
+	for _, one := range c {
+		d, s := one.device, one.stats
+		if one.remark != "" && !one.said {
+			one.failure, one.code = one.remark, CodeCardFailed
+		}
+		if d.BusID == "" {
+			d.BusID = one.pci.busID()
+		}
+		p.GPUs = append(p.GPUs, d)
+		if s != (gpu.Stats{}) || d.MemoryTotal != nil {
+			s.Index, s.UUID, s.MemoryTotal = d.Index, d.UUID, d.MemoryTotal
+			p.Stats = append(p.Stats, s)
+		}
+		if one.failure != "" {
+			p.Failures = append(p.Failures, gpu.Failure{
+				Index: d.Index, UUID: d.UUID, BusID: d.BusID, Code: one.code, Message: one.failure,
+			})
+		}
+	}
+	return p
+}
+
+// number returns the card's number that s is, or nil.
+func number(s string) *int {
+	const most = 4096 // no node has more: a larger number is no card's
+	if n := text.Int(s); n != nil && *n >= 0 && *n < most {
+		return n
+	}
+	return nil
+}
+
+// percent returns a share of 0 to 100 %, or nil.
+func percent(s string) *float64 {
+	if v := text.Percent(s); v != nil && *v >= 0 && *v <= 100 {
+		return v
+	}
+	return nil
+}
+
+// positive drops a total or a limit of 0, which no card has.
+func positive[T int64 | float64](v *T) *T {
+	if v != nil && *v <= 0 {
+		return nil
+	}
+	return v
+}
