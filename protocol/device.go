@@ -82,6 +82,7 @@ func (h DeviceHealth) Known() bool { return slices.Contains(DeviceHealths(), h) 
 // DeviceStats is what was measured of one card in one round. Whatever could
 // not be measured is absent: 0 is a measured zero.
 type DeviceStats struct {
+	Vendor             DeviceType   `json:"vendor,omitempty" doc:"Vendor of the card; only on a node with cards of several vendors, where the index alone does not name one."`
 	Index              int          `json:"index" doc:"Index of the card."`
 	UUID               string       `json:"uuid,omitempty" doc:"Vendor's identifier of the card."`
 	TemperatureCelsius *float64     `json:"temperature_celsius,omitzero" doc:"Core temperature in degrees Celsius."`
@@ -97,27 +98,31 @@ type DeviceStats struct {
 // CollectFailure says that one card, which could be named, could not be read
 // in this round. Three rounds in a row make the server count it as lost.
 type CollectFailure struct {
-	Index   *int   `json:"index,omitzero" doc:"Index of the card; absent: not known."`
-	UUID    string `json:"uuid,omitempty" doc:"Vendor's identifier of the card."`
-	BusID   string `json:"bus_id,omitempty" doc:"PCI address of the card."`
-	Code    string `json:"code" doc:"Short stable word for the kind of failure."`
-	Message string `json:"message,omitempty" doc:"What the vendor's tool said."`
+	Vendor  DeviceType `json:"vendor,omitempty" doc:"Vendor of the card; only on a node with cards of several vendors, where the index alone does not name one."`
+	Index   *int       `json:"index,omitzero" doc:"Index of the card; absent: not known."`
+	UUID    string     `json:"uuid,omitempty" doc:"Vendor's identifier of the card."`
+	BusID   string     `json:"bus_id,omitempty" doc:"PCI address of the card."`
+	Code    string     `json:"code" doc:"Short stable word for the kind of failure."`
+	Message string     `json:"message,omitempty" doc:"What the vendor's tool said."`
 }
 
 // Capability says how a card can be shared now. A flag is true only when it
 // was confirmed in this round: rather under- than over-reported.
 type Capability struct {
+	Vendor     DeviceType  `json:"vendor,omitempty" doc:"Vendor of the card; only on a node with cards of several vendors, where the index alone does not name one."`
 	Index      int         `json:"index" doc:"Index of the card."`
 	MIGCapable bool        `json:"mig_capable" doc:"MIG mode is confirmed to be enabled."`
 	MPSCapable bool        `json:"mps_capable" doc:"The MPS daemon is confirmed to be alive."`
 	SliceKinds []SliceKind `json:"slice_kinds,omitempty" doc:"Kinds of slice that can be made on the card."`
 }
 
-// Topology is how the cards of a node are connected.
+// Topology is how the cards of a node are connected. On a node with cards of
+// several vendors it is about the cards of kind.
 type Topology struct {
 	Kind  string         `json:"kind,omitempty" doc:"Whose labels these are: the vendor's word."`
 	Links []TopologyLink `json:"links,omitempty" doc:"One row a pair of cards."`
-	NUMA  []TopologyNUMA `json:"numa,omitempty" doc:"One row a card whose NUMA node is known."`
+	NUMA  []TopologyNUMA `json:"numa,omitempty" doc:"One row a card whose place is known."`
+	NICs  []TopologyNIC  `json:"nics,omitempty" doc:"One row a pair of a card and a network interface."`
 }
 
 // TopologyLink is the connection of two cards.
@@ -130,6 +135,13 @@ type TopologyLink struct {
 // TopologyNUMA is where a card sits.
 type TopologyNUMA struct {
 	Index int    `json:"index" doc:"Index of the card."`
-	Node  int    `json:"node" doc:"NUMA node."`
+	Node  *int   `json:"node,omitzero" doc:"NUMA node; absent: only the CPUs are known."`
 	CPUs  string `json:"cpus,omitempty" doc:"CPUs next to the card, in the kernel's list form (0-31,64-95)."`
+}
+
+// TopologyNIC is the way from a card to a network interface.
+type TopologyNIC struct {
+	Index int    `json:"index" doc:"Index of the card."`
+	NIC   string `json:"nic" doc:"The interface as the vendor's tool names it: NIC0, mlx5_0."`
+	Type  string `json:"type" doc:"Vendor's label, as in links."`
 }

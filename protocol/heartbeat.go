@@ -100,11 +100,11 @@ type RuntimeReport struct {
 // GPUReport is the part of a heartbeat that describes the cards.
 type GPUReport struct {
 	GPUs               []Device         `json:"gpus,omitzero" doc:"Inventory. Absent: as in the last heartbeat that had it (delta_heartbeat); []: no card."`
-	GPUStats           []DeviceStats    `json:"gpu_stats,omitzero" doc:"Measurements; absent: not collected in this round."`
-	GPUCollectFailures []CollectFailure `json:"gpu_collect_failures,omitempty" doc:"One row a card that failed and could be named."`
+	GPUStats           []DeviceStats    `json:"gpu_stats,omitzero" doc:"Measurements; absent: none were collected. One that names some cards says that the others could not be read."`
+	GPUCollectFailures []CollectFailure `json:"gpu_collect_failures,omitzero" doc:"One row a card that failed and could be named; absent or []: none."`
 	GPUCollectorError  string           `json:"gpu_collector_error,omitempty" doc:"The collector as a whole failed."`
 	GPUTopology        *Topology        `json:"gpu_topology,omitzero" doc:"How the cards are connected."`
-	GPUCapabilities    []Capability     `json:"gpu_capabilities,omitzero" doc:"How each card can be shared now."`
+	GPUCapabilities    []Capability     `json:"gpu_capabilities,omitzero" doc:"How each card can be shared now; absent: not known."`
 }
 
 // WorkReport is the part of a heartbeat that describes what runs.
