@@ -14,6 +14,7 @@ type Config struct {
 	Node      Node      `koanf:"node"`
 	Runtime   Runtime   `koanf:"runtime"`
 	Heartbeat Heartbeat `koanf:"heartbeat"`
+	GPU       GPU       `koanf:"gpu"`
 	Tasks     Tasks     `koanf:"tasks"`
 	Pull      Pull      `koanf:"pull"`
 	Report    Report    `koanf:"report"`
@@ -64,6 +65,14 @@ type Tasks struct {
 
 // Pull bounds the image pulls of tasks.
 type Pull struct {
+// GPU is how the accelerators of the node are found and measured.
+type GPU struct {
+	Period          time.Duration `koanf:"period" doc:"Time between two rounds of asking a vendor's tool about its cards. Values older than three periods are not reported."`
+	InventoryPeriod time.Duration `koanf:"inventory_period" doc:"Time between two full inventories, which also ask for what rarely changes: topology, firmware, serial numbers. A card that comes or goes starts one at once."`
+	HostRoot        string        `koanf:"host_root" doc:"Where the host's root file system is mounted, for an agent in a container: the vendors' tools are found there and run with it as their root, which needs CAP_SYS_CHROOT. Empty: the agent runs on the host."`
+	Virtual         bool          `koanf:"virtual" doc:"Report one virtual device on a node on which no accelerator is found. false: such a node reports none."`
+}
+
 	Attempts          int           `koanf:"attempts" doc:"Tries at pulling a task's image. An image that is present costs none."`
 	Timeout           time.Duration `koanf:"timeout" doc:"Time limit of one try."`
 	InactivityTimeout time.Duration `koanf:"inactivity_timeout" doc:"A try in which no byte arrived for this long has stalled and is given up."`
@@ -110,3 +119,4 @@ func Default() Config {
 		ShutdownTimeout: 20 * time.Second,
 	}
 }
+		GPU:       GPU{Period: 5 * time.Second, InventoryPeriod: 5 * time.Minute, Virtual: true},

@@ -46,6 +46,28 @@ func TestEachSourceGoesOverTheOneBefore(t *testing.T) {
 	}
 }
 
+func TestASectionCanBeReadWithoutTheRest(t *testing.T) {
+	cfg, err := config.Read(config.Sources{
+		File:    write(t, "gpu: {period: 9s}\n"),
+		Environ: []string{"HETEROFLOW_GPU_VIRTUAL=false"},
+		Set:     []string{"gpu.host_root=/host"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default()
+	want.GPU.Period, want.GPU.Virtual, want.GPU.HostRoot = 9*time.Second, false, "/host"
+	if diff := cmp.Diff(want, cfg); diff != "" {
+		t.Error(diff)
+	}
+	if err := cfg.GPU.Validate(); err != nil {
+		t.Error(err)
+	}
+	if cfg.Validate() == nil {
+		t.Error("a configuration without a server is good enough to run an agent")
+	}
+}
+
 func TestAllProblemsAreReportedAtOnceByKey(t *testing.T) {
 	file := write(t, "server: {url: 'ftp://x', kye_file: y}\ntasks: {workers: many, poll_period: 5}\nstate_dir: here\nlog: {level: loud}\n")
 	_, err := config.Load(config.Sources{
@@ -76,6 +98,11 @@ func TestLoadRefuses(t *testing.T) {
 		"no server url":                    {"log: {level: info}", "server.url: required"},
 		"one half of a client certificate": {"server: {url: 'http://h', client_cert_file: /x}", "both or neither"},
 		"a huge number of workers":         {"server: {url: 'http://h'}\ntasks: {workers: 100000}", "tasks.workers: 100000"},
+		"a subnet that is an address":      {"server: {url: 'http://h'}\nruntime: {containerd: {subnet: 10.0.0.1/24}}", "runtime.containerd.subnet"},
+		"a bridge name too long":           {"server: {url: 'http://h'}\nruntime: {containerd: {bridge: a-name-that-is-too-long}}", "runtime.containerd.bridge"},
+		"a host root that is not absolute": {"server: {url: 'http://h'}\ngpu: {host_root: host}", "gpu.host_root"},
+		"a hectic GPU period":              {"server: {url: 'http://h'}\ngpu: {period: 10ms}", "gpu.period"},
+		"a switch that is neither":         {"server: {url: 'http://h'}\ngpu: {virtual: perhaps}", "virtual"},
 		"a docker host of another kind":    {"server: {url: 'http://h'}\nruntime: {docker_host: 'ssh://h'}", "runtime.docker_host"},
 	}
 	for name, tc := range cases {

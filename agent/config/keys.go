@@ -11,7 +11,7 @@ import (
 type Key struct {
 	Name    string // "server.url"
 	Env     string // "HETEROFLOW_SERVER_URL"
-	Type    string // "string", "duration", "integer" or "list"
+	Type    string // "string", "duration", "integer", "boolean" or "list"
 	Default string // as written in the file; empty: none
 	Doc     string
 }
@@ -47,6 +47,8 @@ func describe(v reflect.Value) (typ, def string) {
 		return "string", value
 	case []string:
 		return "list", strings.Join(value, ",")
+	case bool:
+		return "boolean", fmt.Sprint(value)
 	case int, int64:
 		return "integer", fmt.Sprint(value)
 	default:

@@ -37,6 +37,14 @@ type Sources struct {
 // Load merges the sources over the defaults and validates the result. The error lists
 // every problem there is.
 func Load(src Sources) (Config, error) {
+	cfg, err := Read(src)
+	return cfg, errors.Join(err, cfg.Validate())
+}
+
+// Read merges the sources over the defaults without asking whether the result is enough to
+// run an agent: for commands that use a part of it, and validate that. The error lists
+// every setting that does not exist or cannot be read.
+func Read(src Sources) (Config, error) {
 	k := koanf.New(".")
 	problems := []error{loadFile(k, src.File), loadEnv(k, src.Environ), loadSet(k, src.Set), unknownKeys(k)}
 
@@ -53,10 +61,7 @@ func Load(src Sources) (Config, error) {
 	if err := k.UnmarshalWithConf("", &cfg, koanf.UnmarshalConf{DecoderConfig: decoder}); err != nil {
 		problems = append(problems, err)
 	}
-	if err := errors.Join(problems...); err != nil {
-		return Config{}, errors.Join(err, cfg.Validate())
-	}
-	return cfg, cfg.Validate()
+	return cfg, errors.Join(problems...)
 }
 
 func loadFile(k *koanf.Koanf, file string) error {

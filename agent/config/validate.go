@@ -55,6 +55,17 @@ func (c Config) Validate() error {
 }
 
 type problems []error
+	return errors.Join(append(v, c.GPU.Validate())...)
+}
+
+// Validate returns every problem of the section, each naming its key.
+func (g GPU) Validate() error {
+	var v problems
+	v.atLeast("gpu.period", g.Period, time.Second)
+	v.atLeast("gpu.inventory_period", g.InventoryPeriod, g.Period)
+	if g.HostRoot != "" {
+		v.absolute("gpu.host_root", g.HostRoot)
+	}
 
 func (p *problems) add(key, format string, args ...any) {
 	*p = append(*p, fmt.Errorf("%s: "+format, append([]any{key}, args...)...))

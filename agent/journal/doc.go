@@ -7,6 +7,7 @@
 //	<state dir>/slices/<request id>.json   slice instructions: intent and outcome
 //	<state dir>/tasks/<task id>.json       what the agent did for a task
 //	<state dir>/node/<key>.json            facts about this node, such as its id
+//	<state dir>/gpus/cards.json            which cards were seen, so that a vanished one is missed
 //	<state dir>/machine/identity.json      whose machine wrote all this
 //	<state dir>/agent.pid                  a hint only: the lock is a flock on the directory
 //

@@ -22,13 +22,14 @@ const (
 	Slices  Kind = "slices"
 	Tasks   Kind = "tasks"
 	Node    Kind = "node"
+	GPUs    Kind = "gpus"
 
 	machine Kind = "machine"
 )
 
 // kinds is in the order in which foreign state is moved: the identity last, so that a
 // crash half-way finds the rest still foreign.
-var kinds = []Kind{Results, Slices, Tasks, Node, machine}
+var kinds = []Kind{Results, Slices, Tasks, Node, GPUs, machine}
 
 // Options are what Open needs to know.
 type Options struct {
