@@ -22,7 +22,7 @@ type ending struct {
 	OOM    bool
 }
 
-func endingOf(t *testing.T, updates []applied) ending {
+func endingOf(t testing.TB, updates []applied) ending {
 	t.Helper()
 	if len(updates) != 1 {
 		t.Fatalf("%d terminal transitions, want 1: %+v", len(updates), updates)

@@ -39,7 +39,7 @@ const (
 // node is a machine: a container daemon, a state directory, a control plane it reports to
 // and, most of the time, an agent.
 type node struct {
-	t      *testing.T
+	t      testing.TB
 	daemon *runtimefake.Daemon
 	plane  *plane
 	dir    string // of the agent's state
@@ -48,7 +48,8 @@ type node struct {
 
 	workers int
 	policy  executor.ReportPolicy
-	agent   *agent // nil: none runs
+	agent   *agent         // nil: none runs
+	wakes   map[string]int // how often the plane had an assignment woken
 	// hook is called at every moment at which the agent may be killed.
 	hook func()
 }
@@ -76,7 +77,7 @@ func onNode(t *testing.T, test func(n *node)) {
 	})
 }
 
-func newNode(t *testing.T) *node {
+func newNode(t testing.TB) *node {
 	t.Helper()
 	n := &node{
 		t: t, daemon: runtimefake.NewDaemon(), plane: newPlane(t), dir: t.TempDir(), share: t.TempDir(), workers: 4,

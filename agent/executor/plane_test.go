@@ -19,7 +19,7 @@ import (
 // plane is a control plane in memory: the task calls of the protocol with real
 // compare-and-set, and troubles on order. The real client speaks to it, through a line.
 type plane struct {
-	t *testing.T
+	t testing.TB
 
 	mu       sync.Mutex
 	tasks    map[string]*protocol.Task
@@ -56,7 +56,7 @@ type trouble struct {
 	applied bool             // the request is done, only the answer is lost
 }
 
-func newPlane(t *testing.T) *plane { return &plane{t: t, tasks: make(map[string]*protocol.Task)} }
+func newPlane(t testing.TB) *plane { return &plane{t: t, tasks: make(map[string]*protocol.Task)} }
 
 // add makes a task scheduled for the node.
 func (p *plane) add(id, image string, change ...func(*protocol.Task)) {

@@ -17,6 +17,10 @@ const Latency = 10 * time.Millisecond
 
 // Daemon is a container daemon.
 type Daemon struct {
+	// OnRemove, if set, is called when a client has a container removed, before it is. It
+	// must not call the daemon.
+	OnRemove func(runtime.Container)
+
 	mu         sync.Mutex
 	away       bool
 	cut        chan struct{} // closed when all calls that last are to end

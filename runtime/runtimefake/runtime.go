@@ -177,6 +177,9 @@ func (r *Runtime) Remove(ctx context.Context, id string) error {
 		if c.running && c.program.Unkillable {
 			return fmt.Errorf("remove: %w: its process does not die", runtime.ErrConflict)
 		}
+		if r.d.OnRemove != nil {
+			r.d.OnRemove(c.describe())
+		}
 		r.d.drop(c)
 		return nil
 	})
