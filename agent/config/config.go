@@ -52,6 +52,14 @@ type Heartbeat struct {
 	Timeout time.Duration `koanf:"timeout" doc:"Time limit of one heartbeat. A heartbeat that failed is not repeated: the next carries fresh data."`
 }
 
+// GPU is how the accelerators of the node are found and measured.
+type GPU struct {
+	Period          time.Duration `koanf:"period" doc:"Time between two rounds of asking a vendor's tool about its cards. Values older than three periods are not reported."`
+	InventoryPeriod time.Duration `koanf:"inventory_period" doc:"Time between two full inventories, which also ask for what rarely changes: topology, firmware, serial numbers. A card that comes or goes starts one at once."`
+	HostRoot        string        `koanf:"host_root" doc:"Where the host's root file system is mounted, for an agent in a container: the vendors' tools are found there and run with it as their root, which needs CAP_SYS_CHROOT. Empty: the agent runs on the host."`
+	Virtual         bool          `koanf:"virtual" doc:"Report one virtual device on a node on which no accelerator is found. false: such a node reports none."`
+}
+
 // Tasks is the downward channel and what runs from it.
 type Tasks struct {
 	Workers          int           `koanf:"workers" doc:"Tasks that may run at once. 0: the number of CPU cores, at least 2 and at most 16."`
@@ -65,14 +73,6 @@ type Tasks struct {
 
 // Pull bounds the image pulls of tasks.
 type Pull struct {
-// GPU is how the accelerators of the node are found and measured.
-type GPU struct {
-	Period          time.Duration `koanf:"period" doc:"Time between two rounds of asking a vendor's tool about its cards. Values older than three periods are not reported."`
-	InventoryPeriod time.Duration `koanf:"inventory_period" doc:"Time between two full inventories, which also ask for what rarely changes: topology, firmware, serial numbers. A card that comes or goes starts one at once."`
-	HostRoot        string        `koanf:"host_root" doc:"Where the host's root file system is mounted, for an agent in a container: the vendors' tools are found there and run with it as their root, which needs CAP_SYS_CHROOT. Empty: the agent runs on the host."`
-	Virtual         bool          `koanf:"virtual" doc:"Report one virtual device on a node on which no accelerator is found. false: such a node reports none."`
-}
-
 	Attempts          int           `koanf:"attempts" doc:"Tries at pulling a task's image. An image that is present costs none."`
 	Timeout           time.Duration `koanf:"timeout" doc:"Time limit of one try."`
 	InactivityTimeout time.Duration `koanf:"inactivity_timeout" doc:"A try in which no byte arrived for this long has stalled and is given up."`
@@ -103,6 +103,7 @@ func Default() Config {
 		Server:    Server{KeyFile: "/etc/heteroflow/agent.key", Timeout: 15 * time.Second},
 		Runtime:   Runtime{Name: "auto", DockerHost: "unix:///var/run/docker.sock"},
 		Heartbeat: Heartbeat{Period: 5 * time.Second, Timeout: 10 * time.Second},
+		GPU:       GPU{Period: 5 * time.Second, InventoryPeriod: 5 * time.Minute, Virtual: true},
 		Tasks: Tasks{
 			PollPeriod:       5 * time.Second,
 			WakePollPeriod:   time.Minute,
@@ -119,4 +120,3 @@ func Default() Config {
 		ShutdownTimeout: 20 * time.Second,
 	}
 }
-		GPU:       GPU{Period: 5 * time.Second, InventoryPeriod: 5 * time.Minute, Virtual: true},

@@ -51,10 +51,6 @@ func (c Config) Validate() error {
 	v.between("tasks.log_tail_bytes", c.Tasks.LogTailBytes, 0, 1<<20)
 	v.between("pull.attempts", int64(c.Pull.Attempts), 1, 100)
 	v.between("report.attempts", int64(c.Report.Attempts), 1, 100)
-	return errors.Join(v...)
-}
-
-type problems []error
 	return errors.Join(append(v, c.GPU.Validate())...)
 }
 
