@@ -62,6 +62,10 @@ func (g GPU) Validate() error {
 	if g.HostRoot != "" {
 		v.absolute("gpu.host_root", g.HostRoot)
 	}
+	return errors.Join(v...)
+}
+
+type problems []error
 
 func (p *problems) add(key, format string, args ...any) {
 	*p = append(*p, fmt.Errorf("%s: "+format, append([]any{key}, args...)...))
