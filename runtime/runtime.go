@@ -25,7 +25,7 @@ type Runtime interface {
 	// repository, and tag or digest. ErrNotFound if there is none.
 	Image(ctx context.Context, ref string) (Image, error)
 
-	// Images lists the local images, in one call to the daemon.
+	// Images lists the local images, in a number of calls that does not grow with them.
 	Images(ctx context.Context) ([]Image, error)
 
 	// Pull fetches an image whether or not it is present. Credentials are used for
@@ -58,8 +58,8 @@ type Runtime interface {
 	Inspect(ctx context.Context, id string) (Container, error)
 
 	// List returns all containers, in any state, that carry every one of the labels,
-	// in one call to the daemon. Only ID, Name, Image, Labels, State and CreatedAt
-	// are filled in.
+	// in a number of calls that does not grow with them. Only ID, Name, Image, Labels,
+	// State and CreatedAt are filled in.
 	List(ctx context.Context, labels map[string]string) ([]Container, error)
 
 	// Logs returns the end of the container's output, stdout and stderr in the order
