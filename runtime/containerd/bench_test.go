@@ -12,6 +12,7 @@ import (
 
 	"github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/contrib/seccomp"
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
@@ -20,7 +21,7 @@ import (
 )
 
 // bare does with containerd's own client what the Runtime does, and no more than its
-// documentation shows: no records, no log rotation, no seccomp profile.
+// documentation shows: the default seccomp profile, a plain log file, no records.
 type bare struct {
 	c     *client.Client
 	image client.Image
@@ -53,7 +54,7 @@ func (r *bare) start(ctx context.Context) (end func() error, err error) {
 			oci.WithHostHostsFile, oci.WithHostResolvconf, func(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 				s.Version = "1.0.2" // for crun
 				return nil
-			}),
+			}, seccomp.WithDefaultProfile()),
 		client.WithRuntime("io.containerd.runc.v2", &options.Options{BinaryName: r.oci}))
 	if err != nil {
 		return nil, err

@@ -61,8 +61,9 @@ type Options struct {
 	StateDir string // records and logs; default /var/lib/heteroflow/containerd
 	RunDir   string // networks; must not survive a reboot; default /run/heteroflow/containerd
 
-	// LogBinary is the absolute path of the program that, given logshim.Command and a
-	// directory, calls logshim.Main: the agent itself.
+	// LogBinary is the absolute path, as the daemon sees it, of the program that, given
+	// logshim.Command and a directory, calls logshim.Main: the agent itself. A task starts
+	// when it has, and keeps one process of it.
 	LogBinary string
 
 	PluginDirs []string     // CNI plugins; default /usr/lib/cni, /usr/libexec/cni, /opt/cni/bin

@@ -303,3 +303,34 @@ func TestAContainerStartsAgainAfterTheDaemonForgotItsTask(t *testing.T) {
 		}
 	}, "system-runc", "2.4-runc")
 }
+
+// containerd leaves such a task out of its list: it must not be taken for one that ended.
+func TestATaskWhoseShimHangsIsNotTakenForEnded(t *testing.T) {
+	eachFlavour(t, func(t *testing.T, fl flavour) {
+		f := setUp(t, fl)
+		id := f.run(t, f.spec("sleep", "10m"))
+		shims := processesOf(t, "-id", id, "-address", f.socket())
+		if len(shims) != 1 {
+			t.Fatalf("shims %v, want one", shims)
+		}
+		if err := syscall.Kill(shims[0], syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		thaw := func() {
+			if err := syscall.Kill(shims[0], syscall.SIGCONT); err != nil {
+				t.Error(err)
+			}
+		}
+		listed, err := f.List(t.Context(), nil)
+		if err == nil && (len(listed) != 1 || !listed[0].State.Alive()) || err != nil && !errors.Is(err, runtime.ErrUnavailable) {
+			t.Errorf("list: %+v, %v", listed, err)
+		}
+		if got, err := f.Inspect(t.Context(), id); err == nil && !got.State.Alive() || err != nil && !errors.Is(err, runtime.ErrUnavailable) {
+			t.Errorf("inspect: %+v, %v", got, err)
+		}
+		thaw()
+		if got := f.inspect(t, id); got.State != runtime.StateRunning {
+			t.Errorf("when it answers again: %+v", got)
+		}
+	}, "system-runc", "2.4-runc")
+}
