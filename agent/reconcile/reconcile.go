@@ -47,6 +47,12 @@ type Executor interface {
 	AllowClaims()
 }
 
+// sweeper is a runtime that keeps things of its own beside its containers, which a crash
+// can leave behind.
+type sweeper interface {
+	Sweep(ctx context.Context) error
+}
+
 // Options make a Reconciler.
 type Options struct {
 	NodeID   string
@@ -95,6 +101,11 @@ func (r *Reconciler) round(ctx context.Context) error {
 	}
 	r.opts.Executor.AllowClaims()
 	r.opts.Executor.Retry()
+	if s, ok := rt.(sweeper); ok {
+		if err := s.Sweep(ctx); err != nil {
+			r.opts.Log.Warn("what a crash left in the container runtime could not all be removed", zap.Error(err))
+		}
+	}
 	if err := r.missing(ctx, rt); err != nil {
 		if !errors.Is(err, client.ErrUnauthorized) { // that one is logged by the client
 			r.opts.Log.Warn("could not compare this node's containers with the control plane", zap.Error(err))
@@ -128,15 +139,13 @@ func (r *Reconciler) missing(ctx context.Context, rt runtime.Runtime) error {
 	if err != nil {
 		return err
 	}
+	var errs []error // of one task, and no reason to forget the others
 	for _, task := range tasks {
-		if r.opts.Executor.Owns(task.ID) {
-			continue
-		}
-		if err := r.missed(ctx, rt, task.ID); err != nil {
-			return err
+		if !r.opts.Executor.Owns(task.ID) {
+			errs = append(errs, r.missed(ctx, rt, task.ID))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // missed decides about one task, asking for it and for its container again: since the
