@@ -8,6 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
 	goruntime "runtime"
 	"sync"
 
@@ -29,6 +32,7 @@ import (
 	"github.com/heteroflow/node-agent/agent/wake"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
+	"github.com/heteroflow/node-agent/runtime/containerd"
 	"github.com/heteroflow/node-agent/runtime/docker"
 )
 
@@ -140,16 +144,39 @@ func (a *Agent) wireTasks() error {
 
 // candidates are the runtimes the configuration allows, the preferred one first.
 func (a *Agent) candidates() ([]runtime.Runtime, error) {
-	switch a.cfg.Runtime.Name {
-	case "containerd":
-		return nil, errors.New("runtime.name: this build has no containerd support; use docker")
-	default:
+	var all []runtime.Runtime
+	if a.cfg.Runtime.Name != string(runtime.Docker) {
+		rt, err := a.containerd()
+		if err != nil {
+			return nil, fmt.Errorf("runtime.containerd: %w", err)
+		}
+		all = append(all, rt)
+	}
+	if a.cfg.Runtime.Name != string(runtime.Containerd) {
 		rt, err := docker.New(docker.Options{Host: a.cfg.Runtime.DockerHost})
 		if err != nil {
 			return nil, fmt.Errorf("runtime.docker_host: %w", err)
 		}
-		return []runtime.Runtime{rt}, nil
+		all = append(all, rt)
 	}
+	return all, nil
+}
+
+func (a *Agent) containerd() (runtime.Runtime, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find the agent's own binary, which writes the tasks' logs: %w", err)
+	}
+	c := a.cfg.Runtime.Containerd
+	subnet, err := netip.ParsePrefix(c.Subnet)
+	if err != nil {
+		return nil, fmt.Errorf("subnet: %w", err)
+	}
+	return containerd.New(containerd.Options{
+		Address: c.Address, Namespace: c.Namespace, Snapshotter: c.Snapshotter, OCIRuntime: c.OCIRuntime, HostsDir: c.HostsDir,
+		StateDir: filepath.Join(a.cfg.StateDir, "containerd"), RunDir: c.RunDir, LogBinary: self,
+		Bridge: c.Bridge, Subnet: subnet, Log: a.log,
+	})
 }
 
 // The bounds of the number of tasks that run at once where the operator sets none.

@@ -74,6 +74,6 @@ func newRoot(version agent.Version) *cobra.Command {
 		}
 		return cfg, nil
 	}
-	root.AddCommand(newRun(version, load), newVersion(version), newConfig(load))
+	root.AddCommand(newRun(version, load), newVersion(version), newConfig(load), newLogShim())
 	return root
 }

@@ -42,8 +42,21 @@ type Node struct {
 
 // Runtime selects the container daemon.
 type Runtime struct {
-	Name       string `koanf:"name" doc:"auto, docker or containerd. auto takes containerd when this build supports it and its socket answers, else Docker."`
-	DockerHost string `koanf:"docker_host" doc:"Docker Engine API endpoint, unix:// or tcp://."`
+	Name       string     `koanf:"name" doc:"auto, docker or containerd. auto takes containerd when its socket answers, else Docker. Once one has answered it stays chosen until the agent restarts."`
+	DockerHost string     `koanf:"docker_host" doc:"Docker Engine API endpoint, unix:// or tcp://."`
+	Containerd Containerd `koanf:"containerd"`
+}
+
+// Containerd is how containerd is used.
+type Containerd struct {
+	Address     string `koanf:"address" doc:"The daemon's socket, a path."`
+	Namespace   string `koanf:"namespace" doc:"containerd namespace of the agent's own images and containers."`
+	Snapshotter string `koanf:"snapshotter" doc:"Snapshotter that unpacks images."`
+	OCIRuntime  string `koanf:"oci_runtime" doc:"Name or path of the OCI runtime (runc, crun, nvidia-container-runtime). Empty: the daemon's own."`
+	HostsDir    string `koanf:"hosts_dir" doc:"Directory of per-registry hosts.toml files: mirrors, private authorities, plain http."`
+	Bridge      string `koanf:"bridge" doc:"Network interface that tasks with a bridge network share."`
+	Subnet      string `koanf:"subnet" doc:"IPv4 network of the bridge, like 10.213.0.0/16. It must not be in use elsewhere."`
+	RunDir      string `koanf:"run_dir" doc:"Directory of network namespaces; must not survive a reboot."`
 }
 
 // Heartbeat is the upward channel.
@@ -100,8 +113,15 @@ type Log struct {
 // Default is the configuration before the operator has said anything.
 func Default() Config {
 	return Config{
-		Server:    Server{KeyFile: "/etc/heteroflow/agent.key", Timeout: 15 * time.Second},
-		Runtime:   Runtime{Name: "auto", DockerHost: "unix:///var/run/docker.sock"},
+		Server: Server{KeyFile: "/etc/heteroflow/agent.key", Timeout: 15 * time.Second},
+		Runtime: Runtime{
+			Name: "auto", DockerHost: "unix:///var/run/docker.sock",
+			Containerd: Containerd{
+				Address: "/run/containerd/containerd.sock", Namespace: "heteroflow", Snapshotter: "overlayfs",
+				HostsDir: "/etc/containerd/certs.d", Bridge: "heteroflow0", Subnet: "10.213.0.0/16",
+				RunDir: "/run/heteroflow/containerd",
+			},
+		},
 		Heartbeat: Heartbeat{Period: 5 * time.Second, Timeout: 10 * time.Second},
 		GPU:       GPU{Period: 5 * time.Second, InventoryPeriod: 5 * time.Minute, Virtual: true},
 		Tasks: Tasks{

@@ -3,8 +3,10 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"time"
 )
@@ -31,6 +33,8 @@ func (c Config) Validate() error {
 	if u, err := url.Parse(c.Runtime.DockerHost); err != nil || !slices.Contains([]string{"unix", "tcp"}, u.Scheme) {
 		v.add("runtime.docker_host", "%q: want unix:///path or tcp://host:port", c.Runtime.DockerHost)
 	}
+
+	v.containerd(c.Runtime.Containerd)
 
 	v.atLeast("server.timeout", c.Server.Timeout, time.Second)
 	v.atLeast("heartbeat.period", c.Heartbeat.Period, 100*time.Millisecond)
@@ -64,6 +68,29 @@ func (g GPU) Validate() error {
 	}
 	return errors.Join(v...)
 }
+
+func (p *problems) containerd(c Containerd) {
+	p.absolute("runtime.containerd.address", c.Address)
+	p.absolute("runtime.containerd.hosts_dir", c.HostsDir)
+	p.absolute("runtime.containerd.run_dir", c.RunDir)
+	if !namespacePattern.MatchString(c.Namespace) {
+		p.add("runtime.containerd.namespace", "%q: want letters, digits and single . _ - between them", c.Namespace)
+	}
+	if c.Snapshotter == "" {
+		p.add("runtime.containerd.snapshotter", "required")
+	}
+	if !interfacePattern.MatchString(c.Bridge) {
+		p.add("runtime.containerd.bridge", "%q: want an interface name of 1 to 15 letters, digits, _ and -", c.Bridge)
+	}
+	if prefix, err := netip.ParsePrefix(c.Subnet); err != nil || !prefix.Addr().Is4() || prefix.Bits() > 29 || prefix != prefix.Masked() {
+		p.add("runtime.containerd.subnet", "%q: want an IPv4 network of at least 8 addresses, like 10.213.0.0/16", c.Subnet)
+	}
+}
+
+var (
+	namespacePattern = regexp.MustCompile(`^[A-Za-z0-9]+([._-][A-Za-z0-9]+)*$`)
+	interfacePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,15}$`)
+)
 
 type problems []error
 
