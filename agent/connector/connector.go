@@ -75,7 +75,7 @@ func (c *Connector) Runtime() (runtime.Runtime, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.chosen == nil {
-		return nil, fmt.Errorf("%w: none has answered yet: %w", runtime.ErrUnavailable, c.status.Err)
+		return nil, c.unavailable()
 	}
 	return c.chosen, nil
 }
@@ -85,9 +85,17 @@ func (c *Connector) Usable() (runtime.Runtime, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.status.Available {
-		return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, c.status.Err)
+		return nil, c.unavailable()
 	}
 	return c.chosen, nil
+}
+
+// unavailable says why there is no runtime to use.
+func (c *Connector) unavailable() error {
+	if c.status.Err == nil {
+		return fmt.Errorf("%w: not looked at yet", runtime.ErrUnavailable)
+	}
+	return fmt.Errorf("%w: %w", runtime.ErrUnavailable, c.status.Err)
 }
 
 // Status returns what was found in the last look.
