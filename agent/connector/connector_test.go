@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,7 +38,7 @@ type bench struct {
 	docker, containerd *runtimefake.Daemon
 	it                 *connector.Connector
 	logs               *observer.ObservedLogs
-	returns            int
+	returns            atomic.Int32
 	candidates         []*candidate
 }
 
@@ -54,7 +55,7 @@ func onBench(t *testing.T, test func(b *bench)) {
 		b.candidates = []*candidate{{Runtime: b.docker.Connect(), name: runtime.Docker}, {Runtime: b.containerd.Connect(), name: runtime.Containerd}}
 		b.it = connector.New(connector.Options{
 			Candidates: []runtime.Runtime{b.candidates[0], b.candidates[1]}, Labels: own, Period: 5 * time.Second,
-			Log: zap.New(core), OnReturn: func() { b.returns++ },
+			Log: zap.New(core), OnReturn: func() { b.returns.Add(1) },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		var loop sync.WaitGroup
@@ -105,8 +106,8 @@ func TestANodeWithoutARuntimeIsReadyAndSaysWhyThereIsNone(t *testing.T) {
 		<-b.it.Ready()
 		time.Sleep(time.Minute)
 		status := b.it.Status()
-		if status.Name != runtime.Docker || status.Chosen || status.Available || b.returns != 0 || status.Containers != nil {
-			t.Errorf("got %+v, %d returns", status, b.returns)
+		if status.Name != runtime.Docker || status.Chosen || status.Available || b.returns.Load() != 0 || status.Containers != nil {
+			t.Errorf("got %+v, %d returns", status, b.returns.Load())
 		}
 		for _, name := range []string{"docker", "containerd", "connection refused"} {
 			if !strings.Contains(status.Err.Error(), name) {
@@ -143,8 +144,8 @@ func TestARuntimeThatAppearsIsTakenUpAndKept(t *testing.T) {
 		b.containerd.Resume()
 		look()
 		b.uses(t, runtime.Containerd, true)
-		if b.returns != 2 {
-			t.Errorf("returned %d times, want 2", b.returns)
+		if b.returns.Load() != 2 {
+			t.Errorf("returned %d times, want 2", b.returns.Load())
 		}
 	})
 }
