@@ -78,5 +78,9 @@ func Identify(c runtime.Container, nodeID string) (Identity, error) {
 	if err := json.Unmarshal([]byte(c.Labels[LabelSpec]), &id.Supervision); err != nil {
 		return id, fmt.Errorf("container %s: label %s: %w", c.Name, LabelSpec, err)
 	}
+	if id.Generation < 0 || id.Timeout < 0 || id.Grace < 0 || id.Network == "" {
+		return id, fmt.Errorf("container %s: labels %s %q and %s %q: not what an agent writes",
+			c.Name, LabelGeneration, c.Labels[LabelGeneration], LabelSpec, c.Labels[LabelSpec])
+	}
 	return id, nil
 }
