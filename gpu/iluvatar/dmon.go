@@ -49,3 +49,31 @@ func parseDmon(in input) (gpu.Parsed, bool) {
 	}
 	return result(cards), names != nil
 }
+
+// parsePmon reads "pmon", a line for each process; a card without one has dashes.
+func parsePmon(in input) (gpu.Parsed, bool) {
+	var p gpu.Parsed
+	var names []string
+	for _, line := range in.lines {
+		words := strings.Fields(line)
+		if len(words) > 2 && words[0] == "#" {
+			if words[1] == "gpu" && words[2] == "pid" {
+				names = words[1:]
+			}
+			continue
+		}
+		if names == nil || len(words) < len(names) {
+			continue
+		}
+		index, pid := number(words[0]), number(words[1])
+		if index == nil || pid == nil || *pid == 0 {
+			continue
+		}
+		process := gpu.Process{PID: *pid, Index: index}
+		if names[len(names)-1] == "command" { // the last column may have blanks
+			process.Name = text.String(strings.Join(words[len(names)-1:], " "))
+		}
+		p.Processes = append(p.Processes, process)
+	}
+	return p, names != nil
+}

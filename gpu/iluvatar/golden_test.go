@@ -24,6 +24,7 @@ func TestEachFormIsUnderstood(t *testing.T) {
 		"csv":          "ixsmi --query-gpu=index --format=csv",
 		"csv-noheader": "ixsmi --query-gpu=index,memory.total,memory.used,power.draw --format=csv,noheader,nounits",
 		"dmon":         "timeout 2 ixsmi dmon",
+		"pmon":         "timeout 2 ixsmi pmon",
 		"topo":         "ixsmi topo -m",
 	} {
 		t.Run(file, func(t *testing.T) {

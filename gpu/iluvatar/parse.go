@@ -23,6 +23,7 @@ var forms = []func(input) (gpu.Parsed, bool){
 	parseTable,
 	parseTopology,
 	parseList,
+	parsePmon,
 	parseDmon,
 	parseCSV,
 	parseQuery,

@@ -43,6 +43,7 @@ type card struct {
 	device gpu.Device
 	stats  gpu.Stats
 	pci    pciFields
+	said   map[string]bool // the card's own values, not those of its sections
 }
 
 // result puts the cards together in the order in which they were printed. Where

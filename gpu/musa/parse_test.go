@@ -52,6 +52,14 @@ func TestACutTextIsReadUpToTheCut(t *testing.T) {
 	}
 }
 
+func TestQueryWithoutHeadingsIsReadCardByCard(t *testing.T) {
+	p := parse(t, "Driver Version : 3.0.0\nIndex : 0\nProduct Name : N/A\nFB Memory Usage\n    Used : 1MiB\n"+
+		"Index : 2\nProduct Name : MTT S80\nFB Memory Usage\n    Used : 2MiB\n")
+	if len(p.GPUs) != 2 || *p.GPUs[1].Index != 2 || *p.Stats[0].MemoryUsed != 1<<20 || *p.Stats[1].MemoryUsed != 2<<20 {
+		t.Errorf("%+v", p)
+	}
+}
+
 func TestACutNumberIsNotTakenForAWhole(t *testing.T) {
 	p := parse(t, "GPU0\n    Product Name : MTT S80\n    Temperature\n        GPU Current Temp : 4")
 	if len(p.Stats) > 0 {

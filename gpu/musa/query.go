@@ -16,7 +16,7 @@ import (
 
 var (
 	// "GPU0 00000000:01:00.0", "GPU 0", "GPU 00000000:01:00.0"
-	cardHead = regexp.MustCompile(`^GPU\s*(\d{1,4})?(?:\s*:)?(?:\s+([0-9A-Fa-f]{1,8}(?::[0-9A-Fa-f]{1,2}){2}\.[0-7]))?\s*$`)
+	cardHead = regexp.MustCompile(`^GPU\s*[:#]?\s*(\d{1,4})?(?:\s*:)?(?:\s+([0-9A-Fa-f]{1,8}(?::[0-9A-Fa-f]{1,2}){2}\.[0-7]))?\s*$`)
 	// "GPU 0 : MTT S80 (UUID : 4b1d…)"
 	listRow = regexp.MustCompile(`^\s*GPU\s*(\d{1,4})\s*:\s*(.*?)\s*\(UUID\s*:\s*([^)\s]*)\s*\)`)
 )
@@ -35,7 +35,8 @@ func parseList(_ []byte, lines []string) (gpu.Parsed, bool) {
 }
 
 // parseQuery reads "-q" with any "-d": a heading for each card, below it sections
-// and values, told apart by indentation.
+// and values, told apart by indentation. Where there are no headings, a value that
+// a card has once begins the next card.
 func parseQuery(_ []byte, lines []string) (gpu.Parsed, bool) {
 	var cards []*card
 	var driver string
@@ -49,6 +50,9 @@ func parseQuery(_ []byte, lines []string) (gpu.Parsed, bool) {
 		}
 		key, value, ok := text.KeyValue(line)
 		section := at.place(line)
+		if ok && section == "" && begins(cards, key) {
+			cards = append(cards, &card{})
+		}
 		switch {
 		case !ok || value == "":
 			at.open(line)
@@ -62,6 +66,15 @@ func parseQuery(_ []byte, lines []string) (gpu.Parsed, bool) {
 		c.device.DriverVersion = driver
 	}
 	return result(cards), len(cards) > 0
+}
+
+// begins reports whether a value can only be of another card than the last.
+func begins(cards []*card, key string) bool {
+	key = fold(key)
+	if key != "index" && key != "product name" {
+		return false
+	}
+	return len(cards) == 0 || cards[len(cards)-1].said[key]
 }
 
 // sections are the headings above a line, outermost first.

@@ -16,6 +16,7 @@ func (c *card) set(section, key, value string) {
 		c.setPCI(key, value)
 		return
 	}
+	c.note(section, key)
 	switch section + "/" + key {
 	case "/index":
 		if n := number(value); n != nil {
@@ -42,6 +43,16 @@ func (c *card) set(section, key, value string) {
 	case "power readings/current power limit":
 		c.stats.PowerLimit = positive(text.Watts(measure(value)))
 	}
+}
+
+func (c *card) note(section, key string) {
+	if section != "" {
+		return
+	}
+	if c.said == nil {
+		c.said = map[string]bool{}
+	}
+	c.said[key] = true
 }
 
 // measure returns value when it has a unit, as every measured value has: without
