@@ -1,0 +1,333 @@
+package cdi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	lib "tags.cncf.io/container-device-interface/pkg/cdi"
+	"tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/heteroflow/node-agent/gpu"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// fakeHost makes the tree that a file of testdata/host describes. Its device nodes are
+// plain files: only their numbers are needed, and root is not.
+func fakeHost(t *testing.T, name string) host {
+	t.Helper()
+	h := host{root: t.TempDir()}
+	numbers := map[string]deviceNumber{}
+	f, err := os.Open(filepath.Join("testdata/host", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for scan := bufio.NewScanner(f); scan.Scan(); {
+		fields := strings.Fields(scan.Text())
+		if len(fields) == 0 || fields[0] == "#" {
+			continue
+		}
+		switch at := func(i int) string { return filepath.Join(h.root, fields[i]) }; fields[0] {
+		case "c":
+			n := deviceNumber{kind: "c", gid: 44}
+			if _, err := fmt.Sscanf(fields[1]+" "+fields[2], "%d:%d %o", &n.major, &n.minor, &n.mode); err != nil {
+				t.Fatal(err)
+			}
+			numbers[at(3)] = n
+			makeFile(t, at(3), "")
+		case "f":
+			content := strings.Join(fields[2:], " ")
+			makeFile(t, at(1), strings.ReplaceAll(content, `\n`, "\n"))
+		case "d":
+			makeFile(t, filepath.Join(at(1), "x"), "")
+		case "l":
+			if err := os.Symlink(fields[2], at(1)); err != nil {
+				makeFile(t, at(1), "")
+				err = errors.Join(os.Remove(at(1)), os.Symlink(fields[2], at(1)))
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	h.number = func(path string) (deviceNumber, error) {
+		n, ok := numbers[path]
+		if !ok {
+			return n, &fs.PathError{Op: "lstat", Path: path, Err: unix.ENOENT}
+		}
+		return n, nil
+	}
+	return h
+}
+
+func makeFile(t *testing.T, name, content string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(content), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func fakeGenerator(t *testing.T, hostName string) *Generator {
+	t.Helper()
+	g := New(Options{Dir: t.TempDir()})
+	g.own.host = fakeHost(t, hostName)
+	return g
+}
+
+func card(v gpu.Vendor, index int, change func(*gpu.Device)) gpu.Device {
+	d := gpu.Device{Vendor: v, Type: v, Index: new(index), Minor: new(index)}
+	if change != nil {
+		change(&d)
+	}
+	return d
+}
+
+// nodes are what the detectors of each host of testdata/host would find.
+var nodes = map[string][]gpu.Device{
+	"nvidia": {
+		card(gpu.NVIDIA, 0, func(d *gpu.Device) {
+			d.Minor, d.UUID, d.MIGMode = new(1), "GPU-11111111-2222-3333-4444-555555555555", "enabled"
+			d.Instances = []gpu.Instance{
+				{GI: new(1), CI: new(0), UUID: "MIG-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"},
+				{GI: new(2), CI: new(0), UUID: "MIG-of-which-no-rights-are-listed"},
+			}
+		}),
+		card(gpu.NVIDIA, 1, func(d *gpu.Device) { d.Minor, d.UUID = new(0), "GPU-66666666-2222-3333-4444-555555555555" }),
+		card(gpu.NVIDIA, 2, func(d *gpu.Device) { d.UUID = "GPU-77777777-2222-3333-4444-555555555555" }),
+	},
+	"nvidia-container": {card(gpu.NVIDIA, 0, nil)},
+	"ascend":           {card(gpu.Ascend, 0, nil), card(gpu.Ascend, 1, func(d *gpu.Device) { d.Minor = new(5) })},
+	"ascend-950":       {card(gpu.Ascend, 0, nil)},
+	"hygon": {
+		card(gpu.Hygon, 0, func(d *gpu.Device) { d.BusID, d.UUID = "0000:09:00.0", "T6A123" }),
+		card(gpu.Hygon, 1, func(d *gpu.Device) { d.BusID = "0000:0a:00.0" }),
+	},
+	"cambricon": {card(gpu.Cambricon, 0, nil), card(gpu.Cambricon, 1, nil)},
+	"kunlun": {
+		card(gpu.Kunlun, 0, func(d *gpu.Device) { d.UUID = "same" }),
+		card(gpu.Kunlun, 1, func(d *gpu.Device) { d.UUID, d.Minor = "same", nil }),
+	},
+	"musa":     {card(gpu.MUSA, 0, func(d *gpu.Device) { d.BusID, d.UUID = "0000:01:00.0", "not a name for CDI" })},
+	"iluvatar": {card(gpu.Iluvatar, 0, func(d *gpu.Device) { d.Minor = new(3) })},
+	"metax":    {card(gpu.MetaX, 0, func(d *gpu.Device) { d.BusID = "0000:0f:00.0" })},
+	"enflame":  {card(gpu.Enflame, 0, func(d *gpu.Device) { d.UUID = "T6R231060602" })},
+	"biren":    {card(gpu.Biren, 0, nil)},
+	"virtual":  {card(gpu.Virtual, 0, func(d *gpu.Device) { d.UUID = "virtual-0" })},
+}
+
+func TestSpecsOfEachVendorAreAsRecorded(t *testing.T) {
+	covered := map[gpu.Vendor]bool{}
+	for name, devices := range nodes {
+		vendor := devices[0].Vendor
+		covered[vendor] = true
+		t.Run(name, func(t *testing.T) {
+			g := fakeGenerator(t, name)
+			c, err := g.Generate(t.Context(), gpu.Snapshot{Devices: devices})
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name+".json", c.vendors[vendor].data)
+			golden(t, name+".txt", []byte(describe(c)))
+			if _, err := c.Save(); err != nil {
+				t.Fatal(err)
+			}
+			// What engines will say of it.
+			if _, err := lib.ReadSpec(c.vendors[vendor].file, 0); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for _, v := range gpu.Vendors() {
+		if !covered[v] {
+			t.Errorf("no host of vendor %s", v)
+		}
+	}
+}
+
+// describe lists what a catalog leaves out.
+func describe(c *Catalog) string {
+	var out strings.Builder
+	for _, a := range c.Absent() {
+		fmt.Fprintf(&out, "absent: device %d: %s\n", *a.Device.Index, a.Reason)
+	}
+	for _, list := range c.Omitted() {
+		for _, o := range list {
+			fmt.Fprintf(&out, "omitted: %s: %s\n", o.Path, o.Reason)
+		}
+	}
+	return out.String()
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := filepath.Join("testdata/golden", name)
+	if *update {
+		if err := os.WriteFile(file, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got; -update accepts it):\n%s", name, diff)
+	}
+}
+
+// source is somebody else's library.
+type source func(vendor gpu.Vendor, devices []gpu.Device) (Made, error)
+
+func (s source) Make(_ context.Context, vendor gpu.Vendor, devices []gpu.Device) (Made, error) {
+	return s(vendor, devices)
+}
+
+func TestAVendorsOwnSpecTakesTheRecipesPlace(t *testing.T) {
+	theirs := func(gpu.Vendor, []gpu.Device) (Made, error) {
+		return Made{Spec: &specs.Spec{
+			Version: "1.1.0", Kind: "nvidia.com/gpu",
+			Devices: []specs.Device{
+				{Name: "0", ContainerEdits: specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{{Path: "/dev/nvidia0"}}}},
+				{Name: "all", ContainerEdits: specs.ContainerEdits{Env: []string{"STALE=1"}}},
+			},
+			ContainerEdits: specs.ContainerEdits{Hooks: []*specs.Hook{{
+				HookName: "createContainer", Path: "/usr/bin/nvidia-cdi-hook", Args: []string{"nvidia-cdi-hook", "update-ldcache"},
+			}}},
+		}}, nil
+	}
+	g := New(Options{Dir: t.TempDir(), Sources: map[gpu.Vendor]Source{gpu.NVIDIA: source(theirs)}})
+	c, err := g.Generate(t.Context(), gpu.Snapshot{Devices: []gpu.Device{card(gpu.NVIDIA, 0, nil)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := c.vendors[gpu.NVIDIA].Spec
+	if spec.Kind != "nvidia.heteroflow.io/gpu" || spec.Version != "0.5.0" {
+		t.Errorf("kind %s, version %s", spec.Kind, spec.Version)
+	}
+	if all := device(spec, All); all == nil || len(all.ContainerEdits.Env) > 0 || len(all.ContainerEdits.DeviceNodes) != 1 {
+		t.Errorf("device all is %+v, want the node of the one card", all)
+	}
+	s, err := c.Select(gpu.NVIDIA, new(0), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Translate([]Selection{s})
+	if u, ok := errors.AsType[*UntranslatableError](err); !ok || !strings.Contains(u.Error(), "createContainer hook nvidia-cdi-hook update-ldcache") {
+		t.Errorf("got %v, want the hook refused by name", err)
+	}
+}
+
+func TestASpecThatBreaksTheRulesIsRefused(t *testing.T) {
+	edits := func(e specs.ContainerEdits) source {
+		return func(gpu.Vendor, []gpu.Device) (Made, error) {
+			return Made{Spec: &specs.Spec{Devices: []specs.Device{{Name: "0", ContainerEdits: e}}}}, nil
+		}
+	}
+	cases := map[string]struct {
+		source source
+		want   string
+	}{
+		"a relative device node": {edits(specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{{Path: "dev/x"}}}), "clean absolute path"},
+		"a mount with dots":      {edits(specs.ContainerEdits{Mounts: []*specs.Mount{{HostPath: "/a/../b", ContainerPath: "/b"}}}), "clean absolute path"},
+		"an env without a value": {edits(specs.ContainerEdits{Env: []string{"X"}}), "environment variable"},
+		"an unknown hook":        {edits(specs.ContainerEdits{Hooks: []*specs.Hook{{HookName: "later", Path: "/x"}}}), "hook name"},
+		"an empty node":          {edits(specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{nil}}), "empty entry"},
+		"a device twice": {func(gpu.Vendor, []gpu.Device) (Made, error) {
+			d := specs.Device{Name: "0", ContainerEdits: specs.ContainerEdits{Env: []string{"A=1"}}}
+			return Made{Spec: &specs.Spec{Devices: []specs.Device{d, d}}}, nil
+		}, "twice"},
+		"no answer at all": {func(gpu.Vendor, []gpu.Device) (Made, error) { return Made{}, errors.New("the helper hangs") }, "the helper hangs"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			g := New(Options{Dir: t.TempDir(), Sources: map[gpu.Vendor]Source{gpu.NVIDIA: tc.source}})
+			c, err := g.Generate(t.Context(), gpu.Snapshot{Devices: []gpu.Device{card(gpu.NVIDIA, 0, nil)}})
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want an error that says %q", err, tc.want)
+			}
+			if changed, err := c.Save(); len(changed) > 0 || err != nil {
+				t.Errorf("saved %v, %v", changed, err)
+			}
+			_, err = c.Select(gpu.NVIDIA, new(0), "")
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("select says %v, want why there is no spec", err)
+			}
+		})
+	}
+}
+
+func TestRealDeviceNodesAreReadAsTheKernelHasThem(t *testing.T) {
+	n, err := numberOf("/dev/null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.kind != "c" || n.major != 1 || n.minor != 3 || n.mode != 0o666 {
+		t.Errorf("/dev/null is %+v, want c 1:3 with mode 0666", n)
+	}
+	if _, err := numberOf("/etc/passwd"); !errors.Is(err, errNoDeviceNode) {
+		t.Errorf("/etc/passwd: %v", err)
+	}
+}
+
+func TestPathsAreTheEnginesWhereItSeesTheHostElsewhere(t *testing.T) {
+	g := fakeGenerator(t, "enflame")
+	g.own.host.engineRoot = "/host"
+	c, err := g.Generate(t.Context(), gpu.Snapshot{Devices: nodes["enflame"]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := c.vendors[gpu.Enflame].Spec
+	if n := device(spec, "0").ContainerEdits.DeviceNodes[0]; n.HostPath != "/host/dev/gcu0" || n.Path != "/dev/gcu0" {
+		t.Errorf("node %+v", n)
+	}
+	if m := spec.ContainerEdits.Mounts[0]; m.HostPath != "/host/usr/bin/efsmi" || m.ContainerPath != "/usr/bin/efsmi" {
+		t.Errorf("mount %+v", m)
+	}
+}
+
+func FuzzParseSpec(f *testing.F) {
+	for name := range nodes {
+		if data, err := os.ReadFile(filepath.Join("testdata/golden", name+".json")); err == nil {
+			f.Add(data)
+		}
+	}
+	f.Add([]byte("cdiVersion: 0.5.0\nkind: a.example/b\ndevices: [{name: x, containerEdits: {deviceNodes: [null], mounts: [~], hooks: [~]}}]"))
+	f.Add([]byte("null"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		spec, err := ParseSpec(data)
+		if err != nil {
+			return
+		}
+		e := &entry{Made: Made{Spec: spec}}
+		c := &Catalog{host: host{root: "/", number: numberOf}, vendors: map[gpu.Vendor]*entry{gpu.NVIDIA: e}}
+		for _, d := range spec.Devices {
+			s := []Selection{{Name: QualifiedName(gpu.NVIDIA, d.Name), Vendor: gpu.NVIDIA}}
+			edits, err := c.Translate(s)
+			if err == nil && len(edits.Nodes) > len(d.ContainerEdits.DeviceNodes)+len(spec.ContainerEdits.DeviceNodes) {
+				t.Fatalf("more device nodes than the spec has: %+v", edits.Nodes)
+			}
+		}
+	})
+}
+
+func FuzzCapMinors(f *testing.F) {
+	f.Add([]byte("config 1\nmonitor 2\ngpu0/gi0/access 3\ngpu0/gi0/ci0/access 4\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for name, minor := range parseCapMinors(data) {
+			if !strings.Contains(string(data), name) || minor < 0 {
+				t.Fatalf("%q has minor %d", name, minor)
+			}
+		}
+	})
+}
