@@ -22,6 +22,7 @@ import (
 	"github.com/heteroflow/node-agent/agent/executor"
 	"github.com/heteroflow/node-agent/agent/heartbeat"
 	"github.com/heteroflow/node-agent/agent/identity"
+	"github.com/heteroflow/node-agent/agent/inventory/gpus"
 	"github.com/heteroflow/node-agent/agent/inventory/host"
 	"github.com/heteroflow/node-agent/agent/journal"
 	"github.com/heteroflow/node-agent/agent/logging"
@@ -57,6 +58,7 @@ type Agent struct {
 	waker     *wake.Waker
 	heart     *heartbeat.Heart
 	host      *host.Host
+	gpus      *gpus.Inventory
 }
 
 // New makes an agent from a valid configuration. It takes the lock of the state directory
@@ -84,6 +86,12 @@ func New(ctx context.Context, cfg config.Config, version Version, log *zap.Logge
 	}); err != nil {
 		return nil, err
 	}
+	if a.gpus, err = gpus.New(gpus.Options{
+		Machine: gpus.NewMachine(cfg.GPU.HostRoot), Period: cfg.GPU.Period, InventoryPeriod: cfg.GPU.InventoryPeriod,
+		Virtual: cfg.GPU.Virtual, Journal: a.journal, Log: a.log,
+	}); err != nil {
+		return nil, err
+	}
 	if err := a.wireTasks(); err != nil {
 		return nil, err
 	}
@@ -94,7 +102,7 @@ func New(ctx context.Context, cfg config.Config, version Version, log *zap.Logge
 			NodeID: a.who.NodeID, BootID: a.who.BootID, InstanceID: a.who.InstanceID,
 			AgentVersion: version.Version, AgentCommit: version.Commit, AgentBuildTime: version.BuildTime,
 		},
-		Sources: []heartbeat.Source{a.reportHost, a.reportRuntime, a.reportWork},
+		Sources: []heartbeat.Source{a.reportHost, a.reportRuntime, a.reportGPUs, a.reportWork},
 		OnReply: a.heard,
 	})
 	return a, nil
@@ -205,7 +213,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	var heart, others sync.WaitGroup
 	heart.Go(func() { a.heart.Run(beating) })
-	for _, run := range []func(context.Context){a.connector.Run, a.reconcile.Run, a.executor.Run, a.waker.Run} {
+	for _, run := range []func(context.Context){a.connector.Run, a.reconcile.Run, a.executor.Run, a.waker.Run, a.gpus.Run, a.tellOfGPUs} {
 		others.Go(func() { run(loops) })
 	}
 	<-ctx.Done()
@@ -258,6 +266,16 @@ func (a *Agent) Close() error {
 func (a *Agent) heard(reply protocol.HeartbeatReply) {
 	a.waker.Offer(reply.Features)
 	a.executor.SetDraining(reply.Drain)
+}
+
+// tellOfGPUs beats once more when the cards have been looked at: the first heartbeat does
+// not wait for that.
+func (a *Agent) tellOfGPUs(ctx context.Context) {
+	select {
+	case <-a.gpus.Ready():
+		a.heart.Kick()
+	case <-ctx.Done():
+	}
 }
 
 // poll starts the polls of the channels in which something waits.

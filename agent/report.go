@@ -61,6 +61,10 @@ func live(containers []runtime.Container) []string {
 	return ids
 }
 
+func (a *Agent) reportGPUs(_ context.Context, hb *protocol.Heartbeat) {
+	hb.GPUReport = a.gpus.Report()
+}
+
 func (a *Agent) reportWork(_ context.Context, hb *protocol.Heartbeat) {
 	if a.executor.Draining() {
 		hb.State = protocol.NodeDraining

@@ -1,0 +1,80 @@
+package gpus
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/heteroflow/node-agent/agent/journal"
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/tool"
+	"github.com/heteroflow/node-agent/protocol"
+)
+
+// Options make an Inventory.
+type Options struct {
+	Machine         Machine
+	Period          time.Duration    // between two rounds of one vendor
+	InventoryPeriod time.Duration    // between two full inventories of one vendor
+	Virtual         bool             // report a virtual device where nothing is found
+	Journal         *journal.Journal // keeps the remembered cards; its GPUs collection is this package's
+	Log             *zap.Logger
+}
+
+// Inventory is what the agent knows of its cards. Its methods are safe for
+// concurrent use.
+type Inventory struct {
+	collector *gpu.Collector
+}
+
+// New makes the detectors and reads the remembered cards. It asks nobody yet.
+func New(opts Options) (*Inventory, error) {
+	detectors := opts.Machine.Detectors()
+	if opts.Virtual {
+		detectors = append(detectors, Fallback())
+	}
+	kept, err := openStore(opts.Journal)
+	if err != nil {
+		return nil, err
+	}
+	cfg := opts.Machine.config(detectors)
+	cfg.Store, cfg.Log = kept, opts.Log
+	registry, err := gpu.NewRegistry(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Inventory{gpu.NewCollector(registry, Periods(opts.Period, opts.InventoryPeriod))}, nil
+}
+
+// Periods returns a collector's periods. A round, which may run several
+// commands, gets the time that one command may take.
+func Periods(collect, inventory time.Duration) gpu.Periods {
+	return gpu.Periods{Collect: collect, Inventory: inventory, Deadline: tool.DefaultDeadline}
+}
+
+// Run keeps asking until ctx ends, and then ends the tools that still run.
+func (i *Inventory) Run(ctx context.Context) { i.collector.Run(ctx) }
+
+// Ready is closed when every vendor's tool has answered, or failed, once.
+func (i *Inventory) Ready() <-chan struct{} { return i.collector.Ready() }
+
+// Refresh asks for a full inventory now: the cards were changed.
+func (i *Inventory) Refresh() { i.collector.Refresh() }
+
+// Snapshot returns what is known now, without waiting.
+func (i *Inventory) Snapshot() gpu.Snapshot { return i.collector.Latest() }
+
+// Report returns what a heartbeat says of the cards, without waiting.
+func (i *Inventory) Report() protocol.GPUReport {
+	report := Report(i.collector.Latest())
+	select {
+	case <-i.collector.Ready():
+	default:
+		if len(report.GPUs) == 0 {
+			// Not "no card": some vendors have not answered yet.
+			report.GPUs, report.GPUCapabilities = nil, nil
+		}
+	}
+	return report
+}
