@@ -66,6 +66,8 @@ type Options struct {
 	// when it has, and keeps one process of it.
 	LogBinary string
 
+	CDIDirs []string // CDI specs, those of later directories before others'; default /etc/cdi, /var/run/cdi
+
 	PluginDirs []string     // CNI plugins; default /usr/lib/cni, /usr/libexec/cni, /opt/cni/bin
 	Bridge     string       // default "heteroflow0"
 	Subnet     netip.Prefix // of the bridge; default 10.213.0.0/16
@@ -88,6 +90,9 @@ func (o Options) withDefaults() Options {
 	set(&o.Bridge, "heteroflow0")
 	if o.PluginDirs == nil {
 		o.PluginDirs = []string{"/usr/lib/cni", "/usr/libexec/cni", "/opt/cni/bin"}
+	}
+	if o.CDIDirs == nil {
+		o.CDIDirs = []string{"/etc/cdi", "/var/run/cdi"}
 	}
 	if !o.Subnet.IsValid() {
 		o.Subnet = netip.MustParsePrefix("10.213.0.0/16")
@@ -146,7 +151,7 @@ func (r *Runtime) Close() error {
 }
 
 // Probe asks the daemon for its version and whether the configured snapshotter works.
-// containerd leaves CDI to its clients, so Info.CDI is false.
+// containerd leaves CDI to its clients, so it is always there.
 func (r *Runtime) Probe(ctx context.Context) (runtime.Info, error) {
 	call, cancel := r.bound(ctx, probeTimeout)
 	defer cancel()
@@ -172,6 +177,8 @@ func (r *Runtime) Probe(ctx context.Context) (runtime.Info, error) {
 			Version:       version.Version,
 			RootDir:       filepath.Dir(p.Exports["root"]),
 			CgroupVersion: cgroupVersion(),
+			CDI:           true,
+			CDIDirs:       r.options.CDIDirs,
 		}, nil
 	}
 	return fail(fmt.Errorf("%w: it has no snapshotter %q", runtime.ErrUnavailable, r.options.Snapshotter))

@@ -198,6 +198,9 @@ func (r *Runtime) compose(id, ref string, spec runtime.Spec, image imageConfig, 
 		in.NetNS = r.network.Path(id)
 	}
 	oci, err := ocispec.Build(in)
+	if err == nil {
+		err = inject(oci, spec, r.options.CDIDirs)
+	}
 	return oci, m, err
 }
 

@@ -77,7 +77,7 @@ type daemon struct {
 	subnet   netip.Prefix
 }
 
-var daemons atomic.Int32
+var daemons atomic.Uint32
 
 // hybrid is the cgroup v2 hierarchy beside version 1 that crun refuses to work with.
 const hybrid = "/sys/fs/cgroup/unified"
@@ -100,10 +100,11 @@ func startDaemon(t testing.TB, f flavour) *daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := daemons.Add(1)
+	// Another test process may run beside this one.
+	n := (uint32(os.Getpid())<<4 + daemons.Add(1)) % 1024
 	d := &daemon{
 		flavour: f, dir: t.TempDir(), run: run,
-		bridge: fmt.Sprintf("hf-test-%d", n), subnet: netip.MustParsePrefix(fmt.Sprintf("10.213.%d.0/26", 241+n%8)),
+		bridge: fmt.Sprintf("hf-test-%d", n), subnet: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 214, byte(n / 4), byte(n % 4 * 64)}), 26),
 	}
 	// The daemon may get a mount namespace of its own: what the test mounts here must
 	// reach it.

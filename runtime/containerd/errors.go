@@ -77,6 +77,7 @@ func isClassified(err error) bool {
 	for _, class := range []error{
 		runtime.ErrNotFound, runtime.ErrConflict, runtime.ErrInvalid, runtime.ErrUnavailable, runtime.ErrStartFailed,
 		runtime.ErrStopTimeout, runtime.ErrUnauthorized, runtime.ErrRegistryUnavailable, runtime.ErrThrottled, runtime.ErrNoSpace,
+		runtime.ErrDeviceUnavailable,
 	} {
 		if errors.Is(err, class) {
 			return true

@@ -73,8 +73,9 @@ func (r *Runtime) remove(ctx context.Context, id string) error {
 
 // Sweep finds and removes what crashes have left: tasks, file systems, networks,
 // directories and leases without a container, and the tasks and networks of containers
-// that ended while nobody watched. Containers are never removed, and nothing without
-// our mark is touched. What cannot be removed is in the error, the rest is done.
+// that ended while nobody watched. Containers are never removed, and nothing outside
+// the runtime's namespace and directories is touched. What cannot be removed is in the
+// error; the rest is done.
 func (r *Runtime) Sweep(ctx context.Context) error {
 	call, cancel := r.bound(ctx, writeTimeout)
 	defer cancel()
