@@ -43,18 +43,20 @@ build: go ## build the static agent and the reference control plane into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(AGENT_X)' -o bin/heteroflow-agent ./cmd/heteroflow-agent
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(SERVER_X)' -o bin/heteroflow-devserver ./cmd/heteroflow-devserver
 
-.PHONY: daemon
-daemon:
-	@test/daemon/docker.sh start
+.PHONY: daemons docker containerd
+daemons: docker containerd
+
+docker containerd:
+	@test/daemon/$@.sh start
 
 .PHONY: demo
-demo: build daemon ## play three tasks end to end on this machine (as root; RUNTIME=docker)
+demo: build $(RUNTIME) ## play three tasks end to end on this machine (as root; RUNTIME=docker or containerd)
 	go build -o bin/demo ./test/demo
 	bin/demo -runtime $(RUNTIME)
 
 .PHONY: test
-test: go daemon ## run all tests, with the race detector, against a real daemon (as root)
-	HETEROFLOW_TEST_REQUIRE_DOCKER=1 go test -race -timeout 20m $(TEST_FLAGS) ./...
+test: go daemons ## run all tests, with the race detector, against the real daemons (as root)
+	HETEROFLOW_TEST_REQUIRE_DOCKER=1 HETEROFLOW_TEST_REQUIRE_CONTAINERD=1 go test -race -timeout 20m $(TEST_FLAGS) ./...
 
 .PHONY: lint
 lint: go tools ## vet, golangci-lint, shellcheck, known vulnerabilities
@@ -75,8 +77,8 @@ tools: go
 	done
 
 .PHONY: bench
-bench: go daemon ## run the benchmarks (BENCH_TIME, BENCH_COUNT)
-	HETEROFLOW_TEST_REQUIRE_DOCKER=1 go test -run '^$$' -bench . -benchtime $(BENCH_TIME) -count $(BENCH_COUNT) ./...
+bench: go daemons ## run the benchmarks (BENCH_TIME, BENCH_COUNT)
+	HETEROFLOW_TEST_REQUIRE_DOCKER=1 HETEROFLOW_TEST_REQUIRE_CONTAINERD=1 go test -run '^$$' -bench . -benchtime $(BENCH_TIME) -count $(BENCH_COUNT) ./...
 
 .PHONY: clean
 clean: ## remove what was built

@@ -11,7 +11,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/heteroflow/node-agent/agent/taskcontainer"
 	"github.com/heteroflow/node-agent/devserver/operator"
+	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/test/image"
 	"github.com/heteroflow/node-agent/test/stage"
 )
@@ -29,7 +31,7 @@ type show struct {
 	plane    *exec.Cmd
 	operator *operator.Client
 	agent    *stage.Agent
-	leftover func(context.Context) error // removes containers and images of the demo
+	daemon   *stage.Daemon
 }
 
 // set starts registry, control plane and agent.
@@ -45,19 +47,22 @@ func (s *show) set(ctx context.Context) (err error) {
 	if s.images, err = stage.StartImages(ctx, image.Options{}); err != nil {
 		return err
 	}
-	if s.leftover, err = sweeper(s.runtime, s.images.Workload); err != nil {
-		return err
-	}
 	if err := s.startPlane(ctx); err != nil {
 		return err
 	}
-	s.agent = &stage.Agent{
-		Binary: filepath.Join(s.bin, "heteroflow-agent"), Dir: s.dir, Server: s.planeURL(), NodeID: nodeID,
-		Set: []string{"runtime.name=" + s.runtime, "tasks.workers=3", "volumes.allow=" + s.data},
-	}
-	if err := s.agent.WriteKey(stage.SystemKey); err != nil {
+	binary, err := filepath.Abs(filepath.Join(s.bin, "heteroflow-agent"))
+	if err != nil {
 		return err
 	}
+	agent := &stage.Agent{Binary: binary, Dir: s.dir, Server: s.planeURL(), NodeID: nodeID}
+	if s.daemon, err = stage.OpenDaemon(runtime.Name(s.runtime), agent); err != nil {
+		return err
+	}
+	agent.Set = append(s.daemon.Settings, "tasks.workers=3", "volumes.allow="+s.data)
+	if err := agent.WriteKey(stage.SystemKey); err != nil {
+		return err
+	}
+	s.agent = agent
 	s.say("stage", "the agent, on "+s.runtime)
 	return s.agent.Start(ctx)
 }
@@ -104,13 +109,14 @@ func (s *show) clear() error {
 	if s.plane != nil {
 		errs = append(errs, s.plane.Process.Signal(syscall.SIGTERM), s.plane.Wait())
 	}
-	if s.images != nil {
-		errs = append(errs, s.images.Close())
-	}
-	if s.leftover != nil {
+	if s.daemon != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		errs = append(errs, s.leftover(ctx))
+		errs = append(errs,
+			s.daemon.RemoveContainers(ctx, taskcontainer.OwnLabels(nodeID)), s.daemon.Forget(ctx, s.images.Workload), s.daemon.Close())
+	}
+	if s.images != nil {
+		errs = append(errs, s.images.Close())
 	}
 	for _, dir := range []string{s.dir, s.data} {
 		if dir != "" {

@@ -303,10 +303,9 @@ func connect(t *testing.T, conn net.Conn, target string) {
 
 func TestARuntimeThatIsAbsentAtStartIsPickedUpWhenItAppears(t *testing.T) {
 	w := newWorld(t, devserver.Features{})
-	host := strings.TrimPrefix(w.agent.Set[0], "runtime.docker_host=unix://")
 	socket := filepath.Join(w.agent.Dir, "docker.sock")
-	open := switchboard(t, socket, host)
-	w.agent.Set[0] = "runtime.docker_host=unix://" + socket
+	open := switchboard(t, socket, w.runtime.Socket)
+	w.agent.Set = append(w.agent.Set, "runtime.docker_host=unix://"+socket)
 	w.start()
 	w.submit(w.task(w.agent.NodeID, "exit", "0"))
 	hb := w.beats("no runtime", func(hb protocol.Heartbeat) bool { return hb.Runtime != nil })

@@ -11,6 +11,7 @@ import (
 	"github.com/heteroflow/node-agent/devserver"
 	"github.com/heteroflow/node-agent/devserver/operator"
 	"github.com/heteroflow/node-agent/protocol"
+	"github.com/heteroflow/node-agent/runtime"
 )
 
 // Both ways of polling: with every optional feature, and against a server that has none.
@@ -19,10 +20,18 @@ var servers = map[string]devserver.Features{
 	"a server without any":        {EmptyReply: true},
 }
 
-func TestTasksRunToTheirEndOn(t *testing.T) {
+// onEachRuntime runs a test once for each container runtime.
+func onEachRuntime(t *testing.T, name string, test func(t *testing.T, on runtime.Name)) {
+	t.Helper()
+	for _, on := range runtimes {
+		t.Run(strings.TrimSpace(name+" on "+string(on)), func(t *testing.T) { test(t, on) })
+	}
+}
+
+func TestTasksRunToTheirEnd(t *testing.T) {
 	for name, features := range servers {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, features)
+		onEachRuntime(t, "with "+name, func(t *testing.T, on runtime.Name) {
+			w := newWorldOn(t, on, features)
 			w.start()
 			id := func(s string) string { return fmt.Sprintf("%s-%s", w.agent.NodeID, s) }
 			w.submit(w.task(id("ok"), "exit", "--message", "all went well", "0"))
@@ -59,7 +68,11 @@ func TestTasksRunToTheirEndOn(t *testing.T) {
 }
 
 func TestAServiceBecomesHealthySleepsWakesAndIsStopped(t *testing.T) {
-	w := newWorld(t, devserver.Features{})
+	onEachRuntime(t, "", serviceLife)
+}
+
+func serviceLife(t *testing.T, on runtime.Name) {
+	w := newWorldOn(t, on, devserver.Features{})
 	w.start()
 	service := w.task(w.agent.NodeID, "serve", "--port", "8000")
 	service.Network = protocol.NetworkBridge
@@ -146,7 +159,11 @@ func TestAMalformedTaskFailsWithAllItsProblems(t *testing.T) {
 }
 
 func TestPreconditionsAreRefusedWithTheirOwnReason(t *testing.T) {
-	w := newWorld(t, devserver.Features{})
+	onEachRuntime(t, "", preconditions)
+}
+
+func preconditions(t *testing.T, on runtime.Name) {
+	w := newWorldOn(t, on, devserver.Features{})
 	w.start()
 	cases := map[string]struct {
 		spoil  func(*protocol.Task)
@@ -188,8 +205,8 @@ func TestAnOrderlyStopLeavesContainersAndTheNextAgentTakesThemOver(t *testing.T)
 		},
 		"kill -9": func(w *world) { w.agent.Kill() },
 	} {
-		t.Run(how, func(t *testing.T) {
-			w := newWorld(t, devserver.Features{})
+		onEachRuntime(t, how, func(t *testing.T, on runtime.Name) {
+			w := newWorldOn(t, on, devserver.Features{})
 			w.start()
 			running, ending := w.agent.NodeID+"-running", w.agent.NodeID+"-ending"
 			for _, id := range []string{running, ending} {

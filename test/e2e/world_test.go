@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +19,6 @@ import (
 	"github.com/heteroflow/node-agent/devserver/operator"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
-	"github.com/heteroflow/node-agent/runtime/docker"
 	"github.com/heteroflow/node-agent/test/daemon"
 	"github.com/heteroflow/node-agent/test/image"
 	"github.com/heteroflow/node-agent/test/stage"
@@ -68,7 +68,7 @@ type world struct {
 	t       *testing.T
 	plane   *stage.Plane
 	agent   *stage.Agent
-	runtime runtime.Runtime
+	runtime *stage.Daemon
 }
 
 // fast makes the agent's loops turn several times a second.
@@ -80,21 +80,32 @@ var fast = []string{
 // newWorld starts a control plane and, unless asked not to, an agent.
 func newWorld(t *testing.T, features devserver.Features, settings ...string) *world {
 	t.Helper()
-	host := daemon.RequireDocker(t)
+	return newWorldOn(t, runtime.Docker, features, settings...)
+}
+
+// runtimes are the daemons that what tasks live through is tested on.
+var runtimes = []runtime.Name{runtime.Docker, runtime.Containerd}
+
+func newWorldOn(t *testing.T, on runtime.Name, features devserver.Features, settings ...string) *world {
+	t.Helper()
+	if on == runtime.Docker {
+		daemon.RequireDocker(t)
+	} else {
+		daemon.RequireContainerd(t)
+	}
 	prepare(t)
 	dir := t.TempDir()
 	plane, err := stage.StartPlane(t.Context(), dir, features)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt, err := docker.New(docker.Options{Host: host})
+	agent := &stage.Agent{Binary: shared.binary, Dir: dir, Server: plane.URL, NodeID: fmt.Sprintf("e2e-%d", time.Now().UnixNano())}
+	d, err := stage.OpenDaemon(on, agent)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, plane: plane, runtime: rt, agent: &stage.Agent{
-		Binary: shared.binary, Dir: dir, Server: plane.URL, NodeID: fmt.Sprintf("e2e-%d", time.Now().UnixNano()),
-		Set: append(append([]string{"runtime.docker_host=" + host, "volumes.allow=" + dir, "log.level=debug"}, fast...), settings...),
-	}}
+	agent.Set = slices.Concat(d.Settings, []string{"volumes.allow=" + dir, "log.level=debug"}, fast, settings)
+	w := &world{t: t, plane: plane, runtime: d, agent: agent}
 	if err := w.agent.WriteKey(stage.SystemKey); err != nil {
 		t.Fatal(err)
 	}
@@ -107,14 +118,8 @@ func (w *world) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	w.agent.Kill()
-	left, err := w.runtime.List(ctx, taskcontainer.OwnLabels(w.agent.NodeID))
-	for _, c := range left {
-		err = errors.Join(err, w.runtime.Remove(ctx, c.ID))
-		if !w.t.Failed() {
-			w.t.Errorf("container %s (%s) is left", c.Name, c.State)
-		}
-	}
-	if err := errors.Join(err, w.plane.Stop(), w.runtime.Close()); err != nil {
+	left := w.runtime.RemoveContainers(ctx, taskcontainer.OwnLabels(w.agent.NodeID))
+	if err := errors.Join(left, w.plane.Stop(), w.runtime.Close()); err != nil {
 		w.t.Error(err)
 	}
 	if w.t.Failed() {
