@@ -20,6 +20,8 @@ var (
 	ErrUnavailable = errors.New("container runtime unavailable")
 	// ErrStartFailed: the program could not be executed.
 	ErrStartFailed = errors.New("container could not be started")
+	// ErrDeviceUnavailable: a device of the spec cannot be given to the container.
+	ErrDeviceUnavailable = errors.New("device unavailable")
 	// ErrStopTimeout: the container is still running after SIGKILL.
 	ErrStopTimeout = errors.New("container does not stop")
 	// ErrUnauthorized: the registry refuses these credentials, or wants some.

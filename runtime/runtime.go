@@ -94,7 +94,9 @@ type Info struct {
 	APIVersion    string // negotiated API version, empty where there is no such thing
 	RootDir       string // where images and containers take their disk space
 	CgroupVersion int    // 1 or 2
-	CDI           bool   // the daemon itself resolves CDI device names
+	CDI           bool   // Spec.CDIDevices can be given
+	// CDIDirs are where CDI specs are looked for, by the daemon or by the client for it.
+	CDIDirs []string
 }
 
 // LogOptions selects the part of the output Logs returns.

@@ -35,6 +35,9 @@ type Spec struct {
 	User       string            `json:"user,omitempty"` // user[:group], names or ids, resolved in the image
 	Hostname   string            `json:"hostname,omitempty"`
 	Mounts     []Mount           `json:"mounts,omitempty"`
+	CDIDevices []string          `json:"cdi_devices,omitempty"` // qualified CDI names, resolved from Info.CDIDirs
+	Devices    []Device          `json:"devices,omitempty"`     // without CDI
+	Groups     []uint32          `json:"groups,omitempty"`      // more groups of the process, by id
 	Network    Network           `json:"network"`
 	IPC        IPC               `json:"ipc"`
 	Resources  Resources         `json:"resources"`
@@ -139,6 +142,7 @@ func (s Spec) Validate() error {
 	for i, m := range s.Mounts {
 		m.validate(i, &errs)
 	}
+	s.validateDevices(&errs)
 	if s.Logs.MaxBytes <= 0 || s.Logs.MaxFiles <= 0 {
 		errs.add("logs: max bytes %d and max files %d must both be positive", s.Logs.MaxBytes, s.Logs.MaxFiles)
 	}
@@ -172,6 +176,9 @@ func (s Spec) texts() map[string]string {
 	}
 	for i, m := range s.Mounts {
 		texts[fmt.Sprintf("mounts[%d]", i)] = m.Source + m.Target
+	}
+	for i, d := range s.Devices {
+		texts[fmt.Sprintf("devices[%d]", i)] = d.HostPath + d.Path
 	}
 	for key, value := range s.Labels {
 		texts[fmt.Sprintf("label %q", key)] = key + value

@@ -122,7 +122,8 @@ func createOptions(spec runtime.Spec) (client.ContainerCreateOptions, error) {
 			IpcMode:       container.IpcMode(spec.IPC),
 			SecurityOpt:   []string{"no-new-privileges"},
 			ShmSize:       spec.Resources.ShmSizeBytes,
-			Resources:     resources(spec.Resources),
+			Resources:     withDevices(resources(spec.Resources), spec),
+			GroupAdd:      groups(spec.Groups),
 			Mounts:        mounts(spec.Mounts),
 			Init:          new(false), // even where the daemon's default is to have one
 		},

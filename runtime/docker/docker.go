@@ -86,6 +86,7 @@ func (r *Runtime) Probe(ctx context.Context) (runtime.Info, error) {
 			RootDir:       reply.Info.DockerRootDir,
 			CgroupVersion: 1, // what daemons before API 1.41 know of, and do not tell
 			CDI:           len(reply.Info.CDISpecDirs) > 0,
+			CDIDirs:       reply.Info.CDISpecDirs,
 		}
 		if v := reply.Info.CgroupVersion; v != "" {
 			info.CgroupVersion, err = strconv.Atoi(v)

@@ -47,6 +47,12 @@ var reasons = []reason{
 	// A removal that failed half-way, and may succeed once a mount has gone.
 	{text: "device or resource busy", class: runtime.ErrConflict},
 
+	// What the daemon finds out at the start: a name no CDI spec has, a daemon without CDI,
+	// a device node that is not there.
+	{text: "cdi device injection failed: ", class: runtime.ErrDeviceUnavailable},
+	{text: "could not select device driver ", class: runtime.ErrDeviceUnavailable},
+	{text: "error gathering device information while adding custom device ", class: runtime.ErrDeviceUnavailable},
+
 	{text: "toomanyrequests: ", class: runtime.ErrThrottled, in: pulling},
 	{text: "429 too many requests", class: runtime.ErrThrottled, in: pulling},
 	{text: "parsing http 429 response", class: runtime.ErrThrottled, in: pulling},
@@ -88,7 +94,7 @@ var reasons = []reason{
 // classes are all that a call's own code may have decided already.
 var classes = []error{
 	runtime.ErrNotFound, runtime.ErrConflict, runtime.ErrInvalid, runtime.ErrUnavailable,
-	runtime.ErrUnauthorized, runtime.ErrRegistryUnavailable, runtime.ErrThrottled, runtime.ErrNoSpace,
+	runtime.ErrUnauthorized, runtime.ErrRegistryUnavailable, runtime.ErrDeviceUnavailable, runtime.ErrThrottled, runtime.ErrNoSpace,
 }
 
 // classify wraps err in the class it belongs to, unless it has one. What the table does

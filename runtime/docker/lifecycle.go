@@ -44,7 +44,8 @@ func (r *Runtime) start(ctx context.Context, id string) error {
 	case after.State == runtime.StateRunning, !after.StartedAt.Equal(before.StartedAt):
 		return nil // only the answer was lost
 	case errors.Is(failure, runtime.ErrUnavailable) && !cerrdefs.IsInternal(failure),
-		errors.Is(failure, runtime.ErrConflict), errors.Is(failure, runtime.ErrNoSpace):
+		errors.Is(failure, runtime.ErrConflict), errors.Is(failure, runtime.ErrNoSpace),
+		errors.Is(failure, runtime.ErrDeviceUnavailable):
 		return failure
 	}
 	// With any other answer, be it a 500, the daemon tells what runc or the network
