@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -19,14 +20,13 @@ func TestAClaimThatSomebodyElseWonStartsNothing(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				onNode(t, func(n *node) {
 					n.daemon.AddImage(image, runtimefake.Program{Forever: true})
-					n.plane.bare = bare
-					changed := false
-					n.hook = func() { // between the list and the claim
-						if !changed && n.plane.status("1") == protocol.StatusScheduled {
-							changed = true
-							n.plane.set("1", change)
+					n.plane.answers(bare, nil)
+					var once sync.Once
+					n.atMoments(func() { // the first of which is the claim
+						if n.plane.status("1") == protocol.StatusScheduled {
+							once.Do(func() { n.plane.set("1", change) })
 						}
-					}
+					})
 					n.plane.add("1", image)
 					time.Sleep(10 * time.Minute)
 					if made, claimed := n.daemon.Made(), len(n.plane.updates("1")); made != 0 || claimed != 0 {
@@ -76,7 +76,7 @@ func TestAClaimThatAProxySentTwiceIsThisNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onNode(t, func(n *node) {
 				n.daemon.AddImage(image, runtimefake.Program{Runs: time.Minute, Code: 3})
-				n.plane.bare, n.plane.twice = bare, claims
+				n.plane.answers(bare, claims)
 				n.plane.add("1", image)
 				n.ends(3*time.Minute, "1", protocol.StatusFailed)
 				n.ranOnce(3)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,16 +89,15 @@ func TestADaemonThatIsAwayInAnyPhaseFailsNoTask(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, for %v", phase, away), func(t *testing.T) {
 				onNode(t, func(n *node) {
 					n.daemon.Publish(image, runtimefake.Published{Takes: 10 * time.Second, Program: runtimefake.Program{Runs: 20 * time.Second, Code: 3}})
-					gone := false
-					n.hook = func() {
-						if !gone && reached(n) {
-							gone = true
+					var gone atomic.Bool
+					n.atMoments(func() {
+						if reached(n) && !gone.Swap(true) {
 							n.daemon.Stop()
 							time.AfterFunc(away, n.daemon.Resume)
 						}
-					}
+					})
 					n.plane.add("1", image)
-					n.until(5*time.Minute, "daemon away "+phase, func() bool { return gone })
+					n.until(5*time.Minute, "daemon away "+phase, gone.Load)
 					time.Sleep(away)
 					n.ends(5*time.Minute, "1", protocol.StatusFailed)
 					n.ranOnce(3)
@@ -144,7 +144,9 @@ func TestAContainerThatSomebodyElseRemovedIsLost(t *testing.T) {
 
 func TestARemovalThatFailsIsTriedAgainAndHoldsUpNobody(t *testing.T) {
 	onNode(t, func(n *node) {
+		n.stop()
 		n.workers = 1
+		n.start()
 		n.daemon.AddImage(image, runtimefake.Program{})
 		n.daemon.Inject(runtimefake.Fault{Op: runtimefake.OpRemove, Times: 12, Err: runtime.ErrConflict})
 		n.plane.add("1", image)
@@ -183,15 +185,13 @@ func TestEachStateInWhichAContainerIsFoundHasItsAction(t *testing.T) {
 				n.plane.add("1", image, func(t *protocol.Task) { t.Status = protocol.StatusRunning })
 				n.found(state)
 				n.start()
-				requests := func() int { return len(n.plane.asks(func(asked) bool { return true })) }
-				before := requests()
 				if tc.status == still {
 					time.Sleep(20 * time.Minute)
 					if n.plane.status("1") != still || !n.agent.executor.Owns("1") {
 						t.Errorf("it is %s", n.plane.status("1"))
 					}
-					if made := requests() - before; made > 1000 {
-						t.Errorf("%d requests in 20 minutes", made)
+					if asked, looked := len(n.plane.asks(func(asked) bool { return true })), n.daemon.Calls(runtimefake.OpInspect); asked > 1000 || looked > 200 {
+						t.Errorf("%d requests and %d inspections in 20 minutes", asked, looked)
 					}
 					n.daemon.Vanish("task-1")
 					n.ends(2*time.Minute, "1", protocol.StatusFailed)
@@ -213,11 +213,7 @@ func TestEachStateInWhichAContainerIsFoundHasItsAction(t *testing.T) {
 func (n *node) found(state runtime.State) {
 	n.t.Helper()
 	n.stop()
-	blueprint, err := taskcontainer.Builder{LogLimits: runtime.LogLimits{MaxBytes: 1 << 20, MaxFiles: 2}}.Build(n.plane.get("1"), zap.NewNop())
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.daemon.Plant(blueprint.Spec)
+	n.plant()
 	switch state {
 	case runtime.StateCreated:
 	case runtime.StateRunning:
@@ -228,6 +224,42 @@ func (n *node) found(state runtime.State) {
 	default:
 		n.daemon.Start("task-1")
 		n.daemon.Force("task-1", state)
+	}
+}
+
+// plant makes a container of task 1, as it stands at the plane, behind the agent's back.
+func (n *node) plant() {
+	n.t.Helper()
+	blueprint, err := taskcontainer.Builder{LogLimits: runtime.LogLimits{MaxBytes: 1 << 20, MaxFiles: 2}}.Build(n.plane.get("1"), zap.NewNop())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.daemon.Plant(blueprint.Spec)
+}
+
+func TestAnEarlierAssignmentsContainerGivesWayEvenIfTheDaemonGoesAwayMeanwhile(t *testing.T) {
+	for name, f := range map[string]runtimefake.Fault{
+		"nothing goes wrong":          {Op: runtimefake.OpInspect},
+		"it is not looked at":         {Op: runtimefake.OpInspect, Times: 3},
+		"it is not removed":           {Op: runtimefake.OpRemove, Times: 3},
+		"it is removed, unanswered":   {Op: runtimefake.OpRemove, Times: 1, Applied: true},
+		"its successor is not made":   {Op: runtimefake.OpCreate, Times: 3},
+		"its successor is unanswered": {Op: runtimefake.OpCreate, Times: 2, Applied: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onNode(t, func(n *node) {
+				n.daemon.AddImage(image, runtimefake.Program{})
+				time.Sleep(time.Minute + 30*time.Second) // the next reconciliation is half a minute away
+				n.plane.add("1", image)
+				n.plant()
+				n.plane.set("1", func(t *protocol.Task) { t.Generation = 2 })
+				n.daemon.Inject(f)
+				n.ends(5*time.Minute, "1", protocol.StatusCompleted)
+				if first, second := n.starts("1", "1"), n.starts("1", "2"); first != 0 || second != 1 {
+					t.Errorf("%d starts of the first assignment and %d of the second", first, second)
+				}
+			})
+		})
 	}
 }
 

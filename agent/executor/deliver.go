@@ -105,12 +105,8 @@ const maxSteps = 4
 func (t *task) deliverOnce(ctx context.Context, r Result, tail string) (outcome, error) {
 	v := t.viewNow()
 	for range maxSteps {
-		if v.over != "" {
-			t.log.Info("result settled: nobody waits for it", zap.String("over", v.over))
-			return delivered, nil
-		}
-		if v.status == protocol.StatusAsleep || v.status == protocol.StatusWaking && t.sleeps(r) {
-			return slept, nil
+		if out := t.settled(v, r); out != undelivered {
+			return out, nil
 		}
 		to, ok := r.report(v.status)
 		if !ok {
@@ -137,6 +133,19 @@ func (t *task) deliverOnce(ctx context.Context, r Result, tail string) (outcome,
 		}
 	}
 	return undelivered, &unreportableError{v.status}
+}
+
+// settled tells whether the control plane's view leaves nothing to report.
+func (t *task) settled(v view, r Result) outcome {
+	switch {
+	case v.over != "":
+		t.log.Info("result settled: nobody waits for it", zap.String("over", v.over))
+		return delivered
+	case v.status == protocol.StatusAsleep, v.status == protocol.StatusWaking && t.sleeps(r):
+		return slept
+	default:
+		return undelivered
+	}
 }
 
 // lookAgain is the authoritative state after a lost compare-and-set.

@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,17 +79,17 @@ var stories = map[string]story{
 
 // play lets the story run to its end. The agent is killed at the killAt-th moment at which
 // it can be, and another one started. It reports whether that moment came.
-func (s story) play(n *node, killAt int, away time.Duration) (killed bool) {
-	moments := 0
+func (s story) play(n *node, killAt int64, away time.Duration) (killed bool) {
+	var moments atomic.Int64
 	struck := make(chan struct{})
-	n.hook = func() {
-		if moments++; moments == killAt {
+	n.atMoments(func() {
+		if moments.Add(1) == killAt {
 			if err := n.agent.sever(); err != nil {
 				n.t.Error(err)
 			}
 			close(struck)
 		}
-	}
+	})
 	n.daemon.AddImage(image, s.program)
 	n.plane.add("1", image, func(t *protocol.Task) {
 		if s.task != nil {
@@ -97,7 +98,8 @@ func (s story) play(n *node, killAt int, away time.Duration) (killed bool) {
 	})
 	n.start()
 	begun := time.Now()
-	for time.Since(begun) < 30*time.Minute && !(n.plane.status("1") == s.last && n.agent != nil && n.clean("1")) {
+	over := func() bool { return n.plane.status("1") == s.last && n.agent != nil && n.clean("1") }
+	for time.Since(begun) < 30*time.Minute && !over() {
 		select {
 		case <-struck:
 			struck = nil
@@ -138,7 +140,7 @@ func (s story) check(n *node) {
 func TestATaskSurvivesTheDeathOfItsAgentAtAnyMoment(t *testing.T) {
 	for name, s := range stories {
 		t.Run("one "+name, func(t *testing.T) {
-			for moment := 1; ; moment++ {
+			for moment := int64(1); ; moment++ {
 				came := true
 				t.Run(fmt.Sprintf("moment %d", moment), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {

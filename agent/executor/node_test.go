@@ -50,8 +50,9 @@ type node struct {
 	policy  executor.ReportPolicy
 	agent   *agent         // nil: none runs
 	wakes   map[string]int // how often the plane had an assignment woken
-	// hook is called at every moment at which the agent may be killed.
-	hook func()
+
+	mu   sync.Mutex
+	hook func() // called at every moment at which the agent may be killed; nil: nothing is
 }
 
 // agent is the part of one that deals with tasks.
@@ -203,9 +204,19 @@ func (n *node) kill() {
 }
 
 func (n *node) moment() {
-	if n.hook != nil {
-		n.hook()
+	n.mu.Lock()
+	hook := n.hook
+	n.mu.Unlock()
+	if hook != nil {
+		hook()
 	}
+}
+
+// atMoments has hook called at every moment at which the agent may be killed.
+func (n *node) atMoments(hook func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hook = hook
 }
 
 // until lets time pass until cond holds, and fails the test if it does not in time.

@@ -2,7 +2,6 @@ package executor_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -77,6 +76,14 @@ func (p *plane) set(id string, change func(*protocol.Task)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(p.tasks[id])
+}
+
+// answers makes conflicts bare of the task or not, and a proxy send the requests that match
+// twice.
+func (p *plane) answers(bare bool, twice func(asked) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bare, p.twice = bare, twice
 }
 
 func (p *plane) setStatus(id string, status protocol.TaskStatus) {
@@ -182,7 +189,7 @@ func (p *plane) serve(req *http.Request) (answer *http.Response, lost bool) {
 	case tr.html:
 		w.Header().Set("Content-Type", "text/html")
 		w.WriteHeader(tr.status)
-		fmt.Fprint(w, "<html>nginx</html>")
+		w.Body.WriteString("<html>nginx</html>")
 	case tr.status != 0:
 		w.Header().Set("Retry-After", tr.after)
 		reply(w, tr.status, protocol.ErrorBody{Error: protocol.ErrorDetail{Code: "trouble", Message: "as ordered"}})

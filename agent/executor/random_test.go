@@ -41,7 +41,7 @@ var events = map[string]func(n *node, e event){
 	"answer lost":    func(n *node, e event) { n.daemon.Inject(runtimefake.Fault{Op: opOf(e), Times: e.Times, Applied: true}) },
 	"call hangs":     func(n *node, e event) { n.daemon.Inject(runtimefake.Fault{Op: opOf(e), Times: 1, Hangs: true}) },
 	"plane trouble":  func(n *node, e event) { n.plane.trouble(troubleOf(e)) },
-	"bare conflicts": func(n *node, e event) { n.plane.set(e.Task, func(*protocol.Task) { n.plane.bare = e.Flag }) },
+	"bare conflicts": func(n *node, e event) { n.plane.answers(e.Flag, nil) },
 	"stop":           func(n *node, e event) { n.move(e.Task, protocol.StatusStopping) },
 	"sleep":          func(n *node, e event) { n.move(e.Task, protocol.StatusSleeping) },
 	"wake":           func(n *node, e event) { n.move(e.Task, protocol.StatusWaking) },
@@ -193,7 +193,7 @@ func (f *findings) note(s string) {
 
 func (f *findings) Error(args ...any)                 { f.note(fmt.Sprint(args...)) }
 func (f *findings) Errorf(format string, args ...any) { f.note(fmt.Sprintf(format, args...)) }
-func (f *findings) Log(args ...any)                   {}
+func (f *findings) Log(...any)                        {}
 func (f *findings) Fatal(args ...any)                 { f.Error(args...); runtime.Goexit() }
 func (f *findings) Fatalf(format string, args ...any) { f.Errorf(format, args...); runtime.Goexit() }
 

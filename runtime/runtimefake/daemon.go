@@ -31,6 +31,7 @@ type Daemon struct {
 	faults     []*fault
 	starts     []Start
 	pulls      map[string]int
+	calls      map[Op]int
 	misuse     []string
 }
 
@@ -45,7 +46,7 @@ type Start struct {
 func NewDaemon() *Daemon {
 	return &Daemon{
 		cut: make(chan struct{}), local: make(map[string]Program), registry: make(map[string]Published),
-		containers: make(map[string]*container), pulls: make(map[string]int),
+		containers: make(map[string]*container), pulls: make(map[string]int), calls: make(map[Op]int),
 	}
 }
 
@@ -80,6 +81,13 @@ func (d *Daemon) Pulls(ref string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.pulls[normal(ref)]
+}
+
+// Calls counts the calls of a method that reached the daemon.
+func (d *Daemon) Calls(op Op) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.calls[op]
 }
 
 // Misuse lists the calls that no client should make: those with an id that Create and List

@@ -52,8 +52,9 @@ func (d *Daemon) Inject(f Fault) {
 	d.faults = append(d.faults, &fault{f, f.Times})
 }
 
-// nextFault takes the fault for a call; nil: it goes right.
+// nextFault counts a call and takes the fault for it; nil: it goes right.
 func (d *Daemon) nextFault(op Op) *Fault {
+	d.calls[op]++
 	for _, f := range d.faults {
 		if f.Op == op && f.left > 0 {
 			f.left--
