@@ -30,26 +30,31 @@ func (f File) topology(p *problems, got gpu.Parsed) {
 	case map[string]any:
 		m.object(p, topo)
 	}
-	for i, group := range more.Groups {
-		for j, other := range more.Groups {
-			for _, a := range group {
-				for _, b := range other {
-					switch {
-					case a >= b:
-					case i == j:
-						m.pair(p, label(a), label(b), more.IntraGroup)
-					default:
-						m.pair(p, label(a), label(b), more.InterGroup)
-					}
-				}
-			}
-		}
-	}
+	m.groups(p, more)
 	for card, node := range more.NUMANode {
 		m.node(p, label(card), node)
 	}
 	for card, cpus := range more.CPUAffinity {
 		m.cpus(p, label(card), cpus)
+	}
+}
+
+// groups compares cards listed in groups, with one word within a group and one between.
+func (m matrix) groups(p *problems, more More) {
+	for i, group := range more.Groups {
+		for j, other := range more.Groups {
+			link := more.InterGroup
+			if i == j {
+				link = more.IntraGroup
+			}
+			for _, a := range group {
+				for _, b := range other {
+					if a < b {
+						m.pair(p, label(a), label(b), link)
+					}
+				}
+			}
+		}
 	}
 }
 

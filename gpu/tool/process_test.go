@@ -75,7 +75,7 @@ func TestALongLivedProcessThatDoesNotDieIsAbandonedAndNotReplaced(t *testing.T) 
 
 func TestAProgramThatCannotBeStartedIsAnErrorOfStart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "broken")
-	if err := os.WriteFile(path, []byte("\x7fELF"), 0o700); err != nil { //nolint:gosec // a program must be executable
+	if err := os.WriteFile(path, []byte("\x7fELF"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	e := NewExec("")
@@ -123,7 +123,7 @@ func TestWhoWaitsForAToolThatGetsStuckIsToldSo(t *testing.T) {
 	if err := <-errs; !errors.As(err, new(*HungError)) {
 		t.Errorf("who ran it: %v", err)
 	}
-	if raw, err := os.ReadFile(starts); err != nil || strings.Count(string(raw), "x") != 1 { //nolint:gosec // a file of this test
+	if raw, err := os.ReadFile(starts); err != nil || strings.Count(string(raw), "x") != 1 {
 		t.Errorf("starts: %q, %v", raw, err)
 	}
 	really(hung.PID, syscall.SIGKILL)

@@ -116,7 +116,7 @@ func (r *Recorder) writeOutput(dir, name string, out []byte) (string, error) {
 
 // writeNew writes a file that must not exist: a capture never overwrites.
 func writeNew(path string, content []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the directory the user named
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("write recording: %w", err)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -142,8 +143,7 @@ func describe(e operator.Event) string {
 	return step
 }
 
-// judge compares how the tasks ended with how they should have, and looks for leftovers
-// before the stage is cleared.
+// judge compares how the tasks ended with how they should have.
 func (s *show) judge(ctx context.Context, parts []*part) error {
 	fmt.Printf("\n%-11s %-10s %-8s %9s  %s\n", "task", "status", "reason", "exit code", "last line of output")
 	for _, p := range parts {
@@ -161,9 +161,18 @@ func (s *show) judge(ctx context.Context, parts []*part) error {
 			return fmt.Errorf("%s: want %s, %s, exit code %d and %q in its output", p.task.ID, p.status, p.reason, p.exitCode, p.output)
 		}
 	}
+	return s.cleared(ctx)
+}
+
+// cleared checks what is left before the stage is taken down: the training's checkpoints,
+// and nothing else.
+func (s *show) cleared(ctx context.Context) error {
 	saved, err := filepath.Glob(filepath.Join(s.data, "step-*"))
-	if err != nil || len(saved) == 0 {
-		return fmt.Errorf("the training left no checkpoint in its volume: %w", err)
+	if err != nil {
+		return err
+	}
+	if len(saved) == 0 {
+		return errors.New("the training left no checkpoint in its volume")
 	}
 	if err := until(ctx, "the agent has removed every container", func(ctx context.Context) (bool, error) {
 		hb, ok := s.heartbeat(ctx)
@@ -172,8 +181,8 @@ func (s *show) judge(ctx context.Context, parts []*part) error {
 		return err
 	}
 	records, err := os.ReadDir(filepath.Join(s.agent.StateDir(), "tasks"))
-	if err != nil || len(records) > 0 {
-		return fmt.Errorf("the agent's journal still holds %d tasks: %w", len(records), err)
+	if err == nil && len(records) > 0 {
+		err = fmt.Errorf("the agent's journal still holds %d tasks", len(records))
 	}
-	return nil
+	return err
 }

@@ -36,13 +36,13 @@ func main() {
 // play sets the stage, runs the acts and clears the stage whatever happened.
 func (s *show) play(ctx context.Context) (err error) {
 	if err := s.set(ctx); err != nil {
-		return errors.Join(err, s.clear())
+		return errors.Join(err, s.clear(ctx))
 	}
 	err = s.act(ctx)
 	if err != nil && s.agent != nil {
 		fmt.Fprintf(os.Stderr, "\nthe agent's log:\n%s\n", s.agent.Log())
 	}
-	if errClear := s.clear(); errClear != nil {
+	if errClear := s.clear(ctx); errClear != nil {
 		return errors.Join(err, fmt.Errorf("clear up: %w", errClear))
 	}
 	if err == nil {

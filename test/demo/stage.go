@@ -100,8 +100,10 @@ func (s *show) startPlane(ctx context.Context) error {
 
 func (s *show) planeURL() string { return "http://" + s.plane.Args[4] }
 
-// clear stops everything and removes what was made.
-func (s *show) clear() error {
+// clear stops everything and removes what was made, also when ctx has ended.
+func (s *show) clear(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
 	var errs []error
 	if s.agent != nil {
 		errs = append(errs, s.agent.Stop())
@@ -110,8 +112,6 @@ func (s *show) clear() error {
 		errs = append(errs, s.plane.Process.Signal(syscall.SIGTERM), s.plane.Wait())
 	}
 	if s.daemon != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		defer cancel()
 		errs = append(errs,
 			s.daemon.RemoveContainers(ctx, taskcontainer.OwnLabels(nodeID)), s.daemon.Forget(ctx, s.images.Workload), s.daemon.Close())
 	}

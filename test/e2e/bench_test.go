@@ -36,7 +36,7 @@ func BenchmarkClaimToStarted(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer rt.Close()
+	defer func() { _ = rt.Close() }()
 	image := shared.images.Workload
 	auth := &runtime.RegistryAuth{Username: shared.images.Auth().Username, Password: shared.images.Auth().Password.Reveal()}
 	if _, err := rt.Pull(b.Context(), runtime.PullRequest{Ref: image, Auth: auth}); err != nil {
@@ -46,7 +46,7 @@ func BenchmarkClaimToStarted(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer bare.Close()
+	defer func() { _ = bare.Close() }()
 	node := startNode(b, rt)
 
 	var agent, engine []time.Duration
@@ -130,7 +130,7 @@ func startNode(b *testing.B, rt runtime.Runtime) *benchNode {
 	ctx, stop := context.WithCancel(b.Context())
 	var running sync.WaitGroup
 	running.Go(func() { n.executor.Run(ctx) })
-	b.Cleanup(func() { stop(); running.Wait(); j.Close() })
+	b.Cleanup(func() { stop(); running.Wait(); _ = j.Close() })
 	return n
 }
 

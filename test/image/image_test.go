@@ -218,7 +218,9 @@ func TestPushNeedsCredentialsWhereTheRegistryAsks(t *testing.T) {
 	if _, err := r.Push(img, "app:v1"); err != nil {
 		t.Error(err)
 	}
-	remote.DefaultTransport.(interface{ CloseIdleConnections() }).CloseIdleConnections()
+	if transport, ok := remote.DefaultTransport.(interface{ CloseIdleConnections() }); ok {
+		transport.CloseIdleConnections()
+	}
 }
 
 func TestBuildNamesWhatTheGoCommandSaid(t *testing.T) {

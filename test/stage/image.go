@@ -13,7 +13,7 @@ import (
 // The credentials of a staged registry.
 const (
 	RegistryUser     = "puller"
-	RegistryPassword = "registry-password-MARK" //nolint:gosec // for a registry on loopback that lives for one test
+	RegistryPassword = "registry-password-MARK"
 )
 
 // Images is a private registry that holds the workload.
@@ -24,7 +24,7 @@ type Images struct {
 
 // StartImages starts the registry and pushes the workload with the given options.
 func StartImages(ctx context.Context, o image.Options) (*Images, error) {
-	r, err := registry.Start(registry.Options{Username: RegistryUser, Password: RegistryPassword})
+	r, err := registry.Start(registry.Options{Username: RegistryUser, Password: RegistryPassword}) //nolint:contextcheck // it lives until Close
 	if err != nil {
 		return nil, fmt.Errorf("start registry: %w", err)
 	}

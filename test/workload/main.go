@@ -109,7 +109,7 @@ func printHelp(w io.Writer) {
 	for _, m := range modes() {
 		fmt.Fprintf(table, "  %s\t%s\n", strings.TrimSpace(m.name+" "+m.args), m.summary)
 	}
-	table.Flush()
+	_ = table.Flush() // a help text that cannot be written is nobody's error
 }
 
 // newFlags returns a flag set that lists the flags on a mistake or --help and
