@@ -87,10 +87,10 @@ func TestATaskIsStoppedBeforeItStarted(t *testing.T) {
 func TestAStopThatMeetsAnUnansweredStartIsReportedOnceTheProgramIsDead(t *testing.T) {
 	onNode(t, func(n *node) {
 		n.daemon.AddImage(image, runtimefake.Program{Forever: true})
-		n.daemon.Inject(runtimefake.Fault{Op: runtimefake.OpStart, Times: 1000, Applied: true})
-		n.daemon.Inject(runtimefake.Fault{Op: runtimefake.OpInspect, Times: 7})
+		n.daemon.Inject(runtimefake.Fault{Op: runtimefake.OpStart, Times: 1, Applied: true})
 		n.plane.add("1", image)
 		n.runs("1")
+		n.daemon.Inject(runtimefake.Fault{Op: runtimefake.OpInspect, Times: 5}) // for half a minute
 		n.plane.setStatus("1", protocol.StatusStopping)
 		n.until(2*time.Minute, "stopped", func() bool {
 			stopped := n.plane.status("1") == protocol.StatusStopped
