@@ -1,12 +1,15 @@
 package executor_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/heteroflow/node-agent/agent/executor"
+	"github.com/heteroflow/node-agent/agent/journal"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/runtime/runtimefake"
@@ -216,5 +219,34 @@ func TestResultsOutliveAgents(t *testing.T) {
 				n.ranOnce(3)
 			})
 		})
+	}
+}
+
+func TestAResultOfAnEarlierRunIsNotReportedForAContainerThatRunsAgain(t *testing.T) {
+	running(t, runtimefake.Program{Forever: true}, func(n *node) {
+		n.stop()
+		n.leaveResult(executor.Result{TaskID: "1", Generation: 1, ContainerID: n.daemon.Containers()[0].ID, Reason: protocol.ReasonExited, ExitCode: new(143)})
+		n.start()
+		time.Sleep(10 * time.Minute)
+		if tries := n.plane.asks(reports); len(tries) != 0 || n.state("1") != runtime.StateRunning {
+			t.Errorf("reported: %+v, it is %s", tries, n.state("1"))
+		}
+	})
+}
+
+// leaveResult puts a result into the journal, as a disk does that took it and then refused
+// to let it go.
+func (n *node) leaveResult(r executor.Result) {
+	n.t.Helper()
+	j, err := journal.Open(n.dir, journal.Options{})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	results, err := journal.NewCollection[executor.Result](j, journal.Results, journal.Limits[executor.Result]{})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if err := errors.Join(results.Put(r.TaskID, r), j.Close()); err != nil {
+		n.t.Fatal(err)
 	}
 }
