@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -194,6 +195,7 @@ func (d *daemon) cleanUp(t testing.TB) {
 		}
 	}
 	d.killTasks(t)
+	d.killShims(t)
 	if d.process != nil {
 		_ = d.process.Process.Signal(syscall.SIGTERM) // it may have been killed already
 		_ = d.process.Wait()
@@ -224,6 +226,22 @@ func (d *daemon) killTasks(t testing.TB) {
 		}
 		if err != nil && !errdefs.IsNotFound(err) {
 			t.Errorf("delete task %s: %v", container.ID(), err)
+		}
+	}
+}
+
+// killShims ends the shims, with their children, of tasks that a failed test has left
+// without a container, which containerd does not reach.
+func (d *daemon) killShims(t testing.TB) {
+	for _, shim := range processesOf(t, "-address", d.socket()) {
+		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", shim, shim))
+		if err != nil {
+			continue // it has ended by itself
+		}
+		for _, pid := range append(strings.Fields(string(children)), strconv.Itoa(shim)) {
+			if n, err := strconv.Atoi(pid); err == nil {
+				_ = syscall.Kill(n, syscall.SIGKILL) // it may have ended by itself
+			}
 		}
 	}
 }
