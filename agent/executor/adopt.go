@@ -27,6 +27,12 @@ func (e *Executor) Adopt(c runtime.Container) error {
 	} else if ok && owed.Generation == id.Generation && c.State != runtime.StateRunning { // else it is of an earlier run
 		t.owed = &owed
 	}
+	if c.State.Alive() {
+		// Before it has an owner: from then on it may be found ended, and its cards free.
+		if err := e.leases.Restore(t.owner(), id.Holds); err != nil {
+			t.log.Error("two containers run on one card", logging.ContainerID(c.ID), zap.Error(err))
+		}
+	}
 	return e.adopt(t, "container adopted", logging.ContainerID(c.ID), logging.ContainerState(c.State))
 }
 

@@ -81,6 +81,9 @@ func (t *task) inspect(ctx context.Context, rt runtime.Runtime) (runtime.Contain
 // the moment it is tried the task counts as having run. A start whose answer was lost may
 // have been the program's only run, and over by now: it is not started once more.
 func (t *task) start(ctx context.Context, rt runtime.Runtime, lastRun time.Time) error {
+	if err := t.reserve(ctx, rt); err != nil {
+		return err
+	}
 	t.remember(func(r *Record) { r.Started, r.Verdict = true, "" })
 	err := t.persist(ctx, "start the container", func(ctx context.Context) error {
 		c, err := rt.Inspect(ctx, t.container)
@@ -94,6 +97,8 @@ func (t *task) start(ctx context.Context, rt runtime.Runtime, lastRun time.Time)
 		return err
 	case errors.Is(err, runtime.ErrNotFound):
 		return fail(protocol.ReasonContainerLost, err)
+	case errors.Is(err, runtime.ErrDeviceUnavailable):
+		return fail(protocol.ReasonGPUUnavailable, err)
 	default:
 		return fail(protocol.ReasonStartFailed, err)
 	}

@@ -230,7 +230,7 @@ func (n *node) found(state runtime.State) {
 // plant makes a container of task 1, as it stands at the plane, behind the agent's back.
 func (n *node) plant() {
 	n.t.Helper()
-	blueprint, err := taskcontainer.Builder{LogLimits: runtime.LogLimits{MaxBytes: 1 << 20, MaxFiles: 2}}.Build(n.plane.get("1"), zap.NewNop())
+	blueprint, err := taskcontainer.Builder{LogLimits: runtime.LogLimits{MaxBytes: 1 << 20, MaxFiles: 2}}.Build(n.plane.get("1"), taskcontainer.Devices{}, zap.NewNop())
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -32,6 +32,9 @@ func (t *task) settle(ctx context.Context, r Result) (asleep bool, err error) {
 	r.TaskID, r.Generation = t.id, t.generation
 	t.enter(Reporting)
 	t.storeResult(r)
+	if t.owed == nil { // else what the container does now is not known
+		t.release()
+	}
 	if ctx.Err() != nil {
 		return false, errDetached // the next agent can send the output along
 	}

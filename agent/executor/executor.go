@@ -22,6 +22,7 @@ import (
 
 	"github.com/heteroflow/node-agent/agent/client"
 	"github.com/heteroflow/node-agent/agent/journal"
+	"github.com/heteroflow/node-agent/agent/lease"
 	"github.com/heteroflow/node-agent/agent/loop"
 	"github.com/heteroflow/node-agent/agent/pull"
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
@@ -49,6 +50,7 @@ type Options struct {
 	Journal       *journal.Journal
 	Puller        *pull.Puller
 	Builder       taskcontainer.Builder
+	Devices       Devices // nil: the node has no cards to give
 	Log           *zap.Logger
 
 	Workers int // tasks that may run at once
@@ -97,6 +99,7 @@ type Executor struct {
 	Options
 	results *journal.Collection[Result]
 	records *journal.Collection[Record]
+	leases  lease.Book // who has which card
 
 	claimKick  loop.Kicker
 	followKick loop.Kicker

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,8 +22,9 @@ type health struct {
 	stop    context.CancelFunc // of the watch; nil: none
 	watcher sync.WaitGroup
 
-	mu  sync.Mutex
-	now protocol.TaskHealth
+	mu     sync.Mutex
+	now    protocol.TaskHealth
+	remark string // on the run as such, whatever its probes find
 }
 
 // watch probes the service in the container, if it has a check, until end is called. It
@@ -63,7 +65,14 @@ func (h *health) forget() {
 	h.end()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.now = protocol.TaskHealth{}
+	h.now, h.remark = protocol.TaskHealth{}, ""
+}
+
+// note keeps a remark on the run.
+func (h *health) note(remark string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.remark = remark
 }
 
 func (t *task) setHealth(now protocol.TaskHealth) {
@@ -80,5 +89,12 @@ func (t *task) setHealth(now protocol.TaskHealth) {
 func (t *task) healthNow() (protocol.TaskHealth, bool) {
 	t.health.mu.Lock()
 	defer t.health.mu.Unlock()
-	return t.health.now, t.health.now.TaskID != ""
+	now := t.health.now
+	if remark := t.health.remark; remark != "" {
+		if now.TaskID == "" {
+			now = protocol.TaskHealth{TaskID: t.id, State: protocol.HealthUnknown}
+		}
+		now.Message = strings.TrimSuffix(remark+"; "+now.Message, "; ")
+	}
+	return now, now.TaskID != ""
 }

@@ -50,13 +50,20 @@ func (t *task) launch(parent context.Context) (launched bool, result *Result, er
 }
 
 func (t *task) launchSteps(ctx context.Context) error {
-	blueprint, err := t.e.Builder.Build(*t.spec, t.log)
+	devices, err := t.resolve(ctx)
+	if err != nil {
+		return err
+	}
+	blueprint, err := t.e.Builder.Build(*t.spec, devices, t.log)
 	if err != nil {
 		return err
 	}
 	t.supervision = blueprint.Supervision
 	rt, err := t.runtime(ctx)
 	if err != nil {
+		return err
+	}
+	if err := t.reserve(ctx, rt); err != nil {
 		return err
 	}
 	t.enter(Pulling)
@@ -71,25 +78,31 @@ func (t *task) launchSteps(ctx context.Context) error {
 	if err := t.start(ctx, rt, time.Time{}); err != nil {
 		return err
 	}
-	return t.verify(ctx, rt, blueprint)
+	return t.verify(ctx, rt, blueprint, devices)
 }
 
-// verify looks from outside at what the started container got. One that got something
-// else is killed before it is called running.
-func (t *task) verify(ctx context.Context, rt runtime.Runtime, blueprint taskcontainer.Blueprint) error {
-	if len(blueprint.Volumes) == 0 {
+// verify looks from outside at what the started container got. One that got other volumes
+// is killed before it is called running.
+func (t *task) verify(ctx context.Context, rt runtime.Runtime, blueprint taskcontainer.Blueprint, devices taskcontainer.Devices) error {
+	if len(blueprint.Volumes) == 0 && t.e.Devices == nil {
 		return nil
 	}
 	pid, err := t.pid(ctx, rt)
 	if err != nil || pid == 0 {
 		return err
 	}
-	changed := blueprint.Verify(pid)
-	if changed == nil {
+	changed, mismatch := blueprint.Verify(pid), t.verifyDevices(pid, devices)
+	if changed == nil && mismatch == nil {
 		return nil
 	}
 	if still, err := t.pid(ctx, rt); err != nil || still != pid {
 		return err // it ended while it was looked into
+	}
+	if mismatch != nil {
+		t.reportDevices(mismatch)
+	}
+	if changed == nil {
+		return nil
 	}
 	if err := t.persist(ctx, "kill the container", func(ctx context.Context) error { return rt.Stop(ctx, t.container, 0) }); err != nil {
 		return fmt.Errorf("%w; and killing it: %w", changed, err)
@@ -140,6 +153,8 @@ func (t *task) create(ctx context.Context, rt runtime.Runtime, spec runtime.Spec
 		return err
 	case errors.Is(err, runtime.ErrInvalid):
 		return fail(protocol.ReasonInvalidSpec, err)
+	case errors.Is(err, runtime.ErrDeviceUnavailable):
+		return fail(protocol.ReasonGPUUnavailable, err)
 	default:
 		return fail(protocol.ReasonStartFailed, err)
 	}

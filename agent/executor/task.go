@@ -83,7 +83,11 @@ func (t *task) live(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return t.remove(ctx)
+	if err := t.remove(ctx); err != nil {
+		return err
+	}
+	t.release()
+	return nil
 }
 
 // untilEnded launches or takes over the container and supervises it. A nil result says

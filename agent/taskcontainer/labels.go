@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/heteroflow/node-agent/agent/lease"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
 )
@@ -25,6 +26,7 @@ type Supervision struct {
 	Grace   time.Duration         `json:"grace"`            // between SIGTERM and SIGKILL
 	Network protocol.NetworkMode  `json:"network"`
 	Health  *protocol.HealthCheck `json:"health,omitempty"`
+	Holds   []lease.Hold          `json:"holds,omitempty"` // the cards it has while it runs
 }
 
 // Name is the name of a task's container.

@@ -6,7 +6,6 @@ package taskcontainer
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"go.uber.org/zap"
 
@@ -62,17 +61,15 @@ func (b Blueprint) Verify(pid int) error {
 	return nil
 }
 
-// Build returns the blueprint of a task's container, or a *RefusedError.
-func (b Builder) Build(t protocol.Task, log *zap.Logger) (Blueprint, error) {
-	sup := Supervision{Timeout: t.Timeout(), Grace: t.StopGrace(), Network: t.Network, Health: t.HealthCheck}
+// Build returns the blueprint of a task's container with the devices it was given, or a
+// *RefusedError.
+func (b Builder) Build(t protocol.Task, devices Devices, log *zap.Logger) (Blueprint, error) {
+	sup := Supervision{Timeout: t.Timeout(), Grace: t.StopGrace(), Network: t.Network, Health: t.HealthCheck, Holds: devices.Holds}
 	if sup.Network == "" {
 		sup.Network = protocol.NetworkBridge
 	}
 	if err := t.Validate(); err != nil {
 		return Blueprint{}, refuse(protocol.ReasonInvalidSpec, err)
-	}
-	if len(t.Devices)+len(t.Slices) > 0 {
-		return Blueprint{}, refuse(protocol.ReasonGPUUnavailable, errors.New("devices, slices: this release cannot give cards to a task yet"))
 	}
 	volumes, err := b.volumes(t.Volumes)
 	if err != nil {
@@ -98,24 +95,11 @@ func (b Builder) Build(t protocol.Task, log *zap.Logger) (Blueprint, error) {
 	if t.IPC == protocol.IPCHost {
 		spec.IPC = runtime.IPCHost
 	}
+	devices.addTo(&spec)
 	if err := spec.Validate(); err != nil {
 		return Blueprint{}, refuse(protocol.ReasonInvalidSpec, err)
 	}
 	return Blueprint{Spec: spec, Supervision: sup, Volumes: volumes}, nil
-}
-
-// environment drops names without a value: a runtime that fills them in from its own
-// environment would hand the task the daemon's secrets.
-func environment(env []string, log *zap.Logger) []string {
-	var kept []string
-	for _, kv := range env {
-		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" {
-			log.Warn("environment entry without a value dropped", zap.String("name", name))
-			continue
-		}
-		kept = append(kept, kv)
-	}
-	return kept
 }
 
 func (b Builder) volumes(asked []protocol.Volume) ([]Volume, error) {

@@ -108,7 +108,7 @@ func TestATaskBecomesTheContainerItAsksFor(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := builder(t, dir).Build(task(tc.change), zap.NewNop())
+			got, err := builder(t, dir).Build(task(tc.change), taskcontainer.Devices{}, zap.NewNop())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +129,7 @@ func TestATaskBecomesTheContainerItAsksFor(t *testing.T) {
 
 func TestADroppedEnvironmentEntryIsLoggedByItsName(t *testing.T) {
 	core, logs := observer.New(zapcore.WarnLevel)
-	if _, err := builder(t, share(t)).Build(task(func(t *protocol.Task) { t.Env = []string{"TOKEN", "A=1"} }), zap.New(core)); err != nil {
+	if _, err := builder(t, share(t)).Build(task(func(t *protocol.Task) { t.Env = []string{"TOKEN", "A=1"} }), taskcontainer.Devices{}, zap.New(core)); err != nil {
 		t.Fatal(err)
 	}
 	if logs.Len() != 1 || logs.All()[0].ContextMap()["name"] != "TOKEN" {
@@ -172,20 +172,10 @@ func TestATaskThatIsRefusedSaysForWhatReasonAndNamesEveryProblem(t *testing.T) {
 			protocol.ReasonVolumeDenied,
 			[]string{"volumes[0].host_path", "volumes[2].host_path"},
 		},
-		"a card": {
-			func(t *protocol.Task) { t.Devices = []protocol.TaskDevice{{Index: new(0)}} }, protocol.ReasonGPUUnavailable, []string{"devices"},
-		},
-		"a part of one": {
-			func(t *protocol.Task) {
-				t.Slices = []protocol.TaskSlice{{Kind: protocol.SliceNVIDIAMIG, UUID: "MIG-1"}}
-			},
-			protocol.ReasonGPUUnavailable,
-			[]string{"slices"},
-		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := builder(t, dir).Build(task(tc.change), zap.NewNop())
+			_, err := builder(t, dir).Build(task(tc.change), taskcontainer.Devices{}, zap.NewNop())
 			refused, ok := errors.AsType[*taskcontainer.RefusedError](err)
 			if !ok || refused.Reason != tc.reason {
 				t.Fatalf("got %v, want %s", err, tc.reason)
@@ -205,7 +195,7 @@ func TestATaskThatIsRefusedSaysForWhatReasonAndNamesEveryProblem(t *testing.T) {
 // identified is the container of a task as a daemon would list it.
 func identified(t testing.TB, change ...func(*protocol.Task)) (runtime.Container, taskcontainer.Blueprint) {
 	t.Helper()
-	built, err := taskcontainer.Builder{LogLimits: limits}.Build(task(change...), zap.NewNop())
+	built, err := taskcontainer.Builder{LogLimits: limits}.Build(task(change...), taskcontainer.Devices{}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -217,6 +217,9 @@ func Kind(v gpu.Vendor) string { return string(v) + ".heteroflow.io/gpu" }
 // QualifiedName is the full name of a device.
 func QualifiedName(v gpu.Vendor, name string) string { return Kind(v) + "=" + name }
 
+// Type is the node's type: the vendor meant where none is named.
+func (c *Catalog) Type() gpu.Vendor { return c.snapshot.Type }
+
 // Omitted lists what the specs leave out, by vendor.
 func (c *Catalog) Omitted() map[gpu.Vendor][]Omission {
 	omitted := map[gpu.Vendor][]Omission{}

@@ -71,7 +71,15 @@ func (c *Catalog) Nodes(selected []Selection) ([]Node, error) {
 	}
 	var nodes []Node
 	for _, n := range all.DeviceNodes {
-		nodes = append(nodes, nodeOf(n))
+		node := nodeOf(n)
+		if node.Type == "" || node.Major == 0 { // the engine takes it from the host
+			number, err := c.host.number(c.host.fromEngine(node.HostPath))
+			if err != nil {
+				return nil, fmt.Errorf("device node %s: %w", node.HostPath, plain(err))
+			}
+			node.Type, node.Major, node.Minor = number.kind, number.major, number.minor
+		}
+		nodes = append(nodes, node)
 	}
 	return nodes, nil
 }
