@@ -163,6 +163,37 @@ func TestAWokenTaskHasItsWholeTimeAgain(t *testing.T) {
 	})
 }
 
+func TestATimeLimitReachedWhileFallingAsleepIsNotTheNextRuns(t *testing.T) {
+	onNode(t, func(n *node) {
+		n.daemon.AddImage(image, runtimefake.Program{Forever: true})
+		n.plane.add("1", image, func(task *protocol.Task) { task.TimeoutSeconds = 60 })
+		n.runs("1")
+		n.daemon.Inject(runtimefake.Fault{Op: runtimefake.OpStop, Times: 3, Err: runtime.ErrConflict})
+		n.plane.setStatus("1", protocol.StatusSleeping)
+		n.fallsAsleep()
+		n.plane.setStatus("1", protocol.StatusWaking)
+		n.runs("1")
+		time.Sleep(50 * time.Second)
+		if n.state("1") != runtime.StateRunning || len(n.plane.asks(reports)) != 0 {
+			t.Errorf("it is %s, reported %+v", n.state("1"), n.plane.asks(reports))
+		}
+	})
+}
+
+func TestAContainerOfWhichNobodyKnowsWhenItStartedIsNotOverItsTime(t *testing.T) {
+	onNode(t, func(n *node) {
+		n.daemon.AddImage(image, runtimefake.Program{Forever: true})
+		n.plane.add("1", image, func(task *protocol.Task) { task.Status, task.TimeoutSeconds = protocol.StatusRunning, 60 })
+		n.found(runtime.StateCreated)
+		n.daemon.Force("task-1", runtime.StateUnknown)
+		n.start()
+		time.Sleep(10 * time.Minute)
+		if stops := n.daemon.Calls(runtimefake.OpStop); stops != 0 || n.plane.status("1") != protocol.StatusRunning {
+			t.Errorf("stopped %d times, it is %s", stops, n.plane.status("1"))
+		}
+	})
+}
+
 func TestATaskIsOnItsTimeLimitWhateverHappensToAgents(t *testing.T) {
 	cases := map[string]func(n *node){
 		"with one agent":                func(*node) {},
