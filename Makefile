@@ -31,8 +31,8 @@ go:
 
 .PHONY: deps
 deps: go ## install what building, testing and linting need (apt, as root)
-	go mod download
-	@for tool in git file shellcheck; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	@for tool in git file shellcheck crun gcc; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	case $$missing in *gcc*) missing="$$missing libc6-dev";; esac; \
 	if [ -n "$$missing" ]; then \
 	  echo "installing$$missing with apt-get"; \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
@@ -42,6 +42,17 @@ deps: go ## install what building, testing and linting need (apt, as root)
 build: go ## build the static agent and the reference control plane into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(AGENT_X)' -o bin/heteroflow-agent ./cmd/heteroflow-agent
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(SERVER_X)' -o bin/heteroflow-devserver ./cmd/heteroflow-devserver
+
+CONTAINERD2     := 2.4.2
+CONTAINERD2_DIR := /var/cache/heteroflow-test/containerd-$(CONTAINERD2)
+
+.PHONY: containerd2
+containerd2: go ## build containerd 2 for its part of the tests, once (6 minutes)
+	@[ -x $(CONTAINERD2_DIR)/containerd-shim-runc-v2 ] || { \
+	  echo "building containerd $(CONTAINERD2) into $(CONTAINERD2_DIR)"; \
+	  CGO_ENABLED=0 GOBIN=$(CONTAINERD2_DIR) go install \
+	    github.com/containerd/containerd/v2/cmd/containerd@v$(CONTAINERD2) \
+	    github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2@v$(CONTAINERD2); }
 
 .PHONY: daemons docker containerd
 daemons: docker containerd
@@ -55,7 +66,7 @@ demo: build $(RUNTIME) ## play three tasks end to end on this machine (as root; 
 	bin/demo -runtime $(RUNTIME)
 
 .PHONY: test
-test: go daemons ## run all tests, with the race detector, against the real daemons (as root)
+test: deps daemons ## run all tests, with the race detector, against the real daemons (as root)
 	HETEROFLOW_TEST_REQUIRE_DOCKER=1 HETEROFLOW_TEST_REQUIRE_CONTAINERD=1 go test -race -timeout 20m $(TEST_FLAGS) ./...
 
 .PHONY: lint
