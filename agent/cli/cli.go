@@ -15,6 +15,7 @@ import (
 
 	"github.com/heteroflow/node-agent/agent"
 	"github.com/heteroflow/node-agent/agent/config"
+	"github.com/heteroflow/node-agent/agent/inventory/gpus"
 )
 
 // Exit codes of the command.
@@ -55,13 +56,8 @@ func newRoot(version agent.Version) *cobra.Command {
 		Short:         "Runs a GPU node's tasks for a HeteroFlow control plane",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q; see heteroflow-agent --help", args[0])}
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:          noSuchCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().StringVar(&src.File, "config", "", "configuration file (default "+config.DefaultFile+", if it exists)")
@@ -74,6 +70,14 @@ func newRoot(version agent.Version) *cobra.Command {
 		}
 		return cfg, nil
 	}
-	root.AddCommand(newRun(version, load), newVersion(version), newConfig(load), newLogShim())
+	here := node{machine: gpus.NewMachine, config: func() (config.GPU, error) {
+		src.Environ = os.Environ()
+		cfg, err := config.Read(src)
+		if err = errors.Join(err, cfg.GPU.Validate()); err != nil {
+			return cfg.GPU, usageError{fmt.Errorf("the configuration cannot be used:\n%w", err)}
+		}
+		return cfg.GPU, nil
+	}}
+	root.AddCommand(newRun(version, load), newVersion(version), newConfig(load), newGPU(here), newLogShim())
 	return root
 }

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/heteroflow/node-agent/agent/config"
+	"github.com/heteroflow/node-agent/agent/inventory/gpus"
+	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/tool"
+)
+
+// node is what the gpu commands look at. Tests put a recorded one in its place.
+type node struct {
+	config  func() (config.GPU, error)
+	machine func(hostRoot string) gpus.Machine
+}
+
+// newGPU makes the gpu commands. They look at the node themselves and need no running
+// agent.
+func newGPU(n node) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "gpu",
+		Short: "Look at this machine's accelerators, or at a recording of another's",
+		Args:  noSuchCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		newGPUList(n), newGPUWatch(n), newGPUTopo(n),
+		newGPUCapture(n), newGPUReplay(), newGPUParse(),
+	)
+	return cmd
+}
+
+// noSuchCommand refuses the arguments of a command that only has subcommands.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unknown command %q; see %s --help", args[0], cmd.CommandPath())}
+	}
+	return nil
+}
+
+// usage makes the complaints of check usage errors.
+func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usageError{fmt.Errorf("%w; usage: %s", err, cmd.UseLine())}
+		}
+		return nil
+	}
+}
+
+// asJSON adds the flag of that name.
+func asJSON(cmd *cobra.Command, what string) *bool {
+	return cmd.Flags().Bool("json", false, "print "+what+" as JSON")
+}
+
+// vendorFlag is the value of a flag that names a vendor.
+type vendorFlag struct{ vendor gpu.Vendor }
+
+// Set implements pflag.Value.
+func (v *vendorFlag) Set(s string) (err error) {
+	v.vendor, err = gpu.ParseVendor(s)
+	return err
+}
+
+// String implements pflag.Value.
+func (v *vendorFlag) String() string { return string(v.vendor) }
+
+// Type implements pflag.Value.
+func (v *vendorFlag) Type() string { return "vendor" }
+
+// registry returns a registry of all detectors on the node.
+func (n node) registry(cfg config.GPU) (*gpu.Registry, error) {
+	machine := n.machine(cfg.HostRoot)
+	detectors := machine.Detectors()
+	if cfg.Virtual {
+		detectors = append(detectors, gpus.Fallback())
+	}
+	return machine.Registry(detectors)
+}
+
+// detect asks every vendor's tool once.
+func (n node) detect(ctx context.Context) (gpu.Snapshot, error) {
+	cfg, err := n.config()
+	if err != nil {
+		return gpu.Snapshot{}, err
+	}
+	registry, err := n.registry(cfg)
+	if err != nil {
+		return gpu.Snapshot{}, err
+	}
+	return registry.Detect(ctx, tool.DefaultDeadline), context.Cause(ctx)
+}
+
+// printJSON prints v for a program or a person to read.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
