@@ -34,7 +34,7 @@ var everywhere = []taskcontainer.Node{
 // *taskcontainer.MismatchError. Any other error says that they could not be looked at, because the
 // process has ended, for instance.
 func (c *Cards) Verify(pid int, devices taskcontainer.Devices) error {
-	found, err := nodesBelow(filepath.Join(c.proc, strconv.Itoa(pid), "root", "dev"))
+	found, err := nodesIn(filepath.Join(c.proc, strconv.Itoa(pid), "root"))
 	if err != nil {
 		return fmt.Errorf("look at the device nodes of process %d: %w", pid, err)
 	}
@@ -60,14 +60,19 @@ const maxEntries = 10000
 
 var errTooMany = errors.New("too many files in it")
 
-// nodesBelow lists the device nodes in a container's /dev. It stays below root whatever
+// nodesIn lists the device nodes in the /dev of a container's root. It stays there whatever
 // links are in it. File systems on which device nodes are of no use are left out.
-func nodesBelow(root string) ([]taskcontainer.Node, error) {
-	dir, err := os.OpenRoot(root)
+func nodesIn(root string) ([]taskcontainer.Node, error) {
+	top, err := os.OpenRoot(root)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = dir.Close() }() // it was only read
+	defer func() { _ = top.Close() }() // it was only read
+	dir, err := top.OpenRoot("dev")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dir.Close() }() // the same
 	var nodes []taskcontainer.Node
 	entries := 0
 	err = fs.WalkDir(dir.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
