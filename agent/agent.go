@@ -131,8 +131,9 @@ func (a *Agent) wireTasks() error {
 		NodeID: a.who.NodeID, Plane: a.client, Journal: a.journal, Puller: puller, Log: a.log,
 		Runtime: a.connector.Runtime, RuntimeUsable: a.runtimeUsable,
 		Builder: taskcontainer.Builder{
-			Fence:     fence,
-			LogLimits: runtime.LogLimits{MaxBytes: a.cfg.Tasks.ContainerLogSize, MaxFiles: a.cfg.Tasks.ContainerLogs},
+			Fence:       fence,
+			RuntimeRoot: func() string { return a.connector.Status().Info.RootDir },
+			LogLimits:   runtime.LogLimits{MaxBytes: a.cfg.Tasks.ContainerLogSize, MaxFiles: a.cfg.Tasks.ContainerLogs},
 		},
 		Workers: workers(a.cfg.Tasks.Workers), LogTail: a.cfg.Tasks.LogTailBytes,
 		Poll: executor.PollPolicy{Period: a.cfg.Tasks.PollPeriod, Relaxed: a.cfg.Tasks.WakePollPeriod, Relax: a.waker.Working},

@@ -221,8 +221,12 @@ func (e *Executor) Health() []protocol.TaskHealth {
 // Undelivered counts the results the control plane does not have yet.
 func (e *Executor) Undelivered() int { return e.results.Len() }
 
-// Retry tries again to deliver what is owed.
+// Retry tries again what could not be done: writing to the journal, delivering what is
+// owed.
 func (e *Executor) Retry() {
+	if err := e.Journal.Flush(); err != nil {
+		e.Log.Error("the state directory cannot be written: what is owed would not survive a restart", zap.Error(err))
+	}
 	for _, t := range e.owned() {
 		t.nudge()
 	}

@@ -84,6 +84,12 @@ func New(cfg Config) (*Fence, error) {
 	return f, nil
 }
 
+// Denying returns the same fence with one more denied directory, whose path must be clean
+// and absolute.
+func (f *Fence) Denying(dir string) *Fence {
+	return &Fence{allow: f.allow, readOnly: f.readOnly, deny: append(slices.Clip(slices.Clone(f.deny)), dir)}
+}
+
 // Resolved is a path that passed.
 type Resolved struct {
 	Path string // absolute and without links: hand this one to the daemon

@@ -330,3 +330,24 @@ func BenchmarkCheck(b *testing.B) {
 		}
 	}
 }
+
+func TestOneMoreDirectoryCanBeDenied(t *testing.T) {
+	dir := t.TempDir()
+	inside := filepath.Join(dir, "docker", "volumes")
+	if err := os.MkdirAll(inside, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	fence, err := New(Config{Allow: []string{dir}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fence.Check(inside, Read); err != nil {
+		t.Fatalf("before: %v", err)
+	}
+	if _, err := fence.Denying(filepath.Join(dir, "docker")).Check(inside, Read); err == nil {
+		t.Fatal("a path beneath the denied directory passed")
+	}
+	if _, err := fence.Check(inside, Read); err != nil {
+		t.Fatalf("the fence itself changed: %v", err)
+	}
+}

@@ -18,6 +18,9 @@ import (
 type Builder struct {
 	// Fence decides which host paths a task may mount.
 	Fence *pathfence.Fence
+	// RuntimeRoot, if set, is where the container daemon keeps its own data, empty while
+	// that is unknown: no task may mount it, wherever the operator put it.
+	RuntimeRoot func() string
 	// LogLimits bound the output each container may leave on the disk.
 	LogLimits runtime.LogLimits
 }
@@ -103,6 +106,10 @@ func (b Builder) Build(t protocol.Task, devices Devices, log *zap.Logger) (Bluep
 }
 
 func (b Builder) volumes(asked []protocol.Volume) ([]Volume, error) {
+	fence := b.Fence
+	if b.RuntimeRoot != nil && b.RuntimeRoot() != "" {
+		fence = fence.Denying(b.RuntimeRoot())
+	}
 	var volumes []Volume
 	var errs []error
 	for i, v := range asked {
@@ -110,7 +117,7 @@ func (b Builder) volumes(asked []protocol.Volume) ([]Volume, error) {
 		if v.ReadOnly {
 			access = pathfence.Read
 		}
-		resolved, err := b.Fence.Check(v.HostPath, access)
+		resolved, err := fence.Check(v.HostPath, access)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("volumes[%d].host_path: %w", i, err))
 			continue
