@@ -27,9 +27,6 @@ const maxBody = 64 << 10
 type Prober struct {
 	Check protocol.HealthCheck
 	Host  netip.Addr // where the container's ports are reached
-	// Known is the health an earlier Prober of the same run of the service reported; the
-	// zero value: there was none.
-	Known protocol.TaskHealth
 	// Report takes the health after every probe, and once before the first.
 	Report func(protocol.TaskHealth)
 }
@@ -42,12 +39,9 @@ func (p Prober) Run(ctx context.Context) {
 		Transport:     &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: maxBody}, // no proxy: the service is on this node
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	health, wait := p.Known, seconds(check.IntervalSeconds)
-	if health.State == "" || health.State == protocol.HealthUnknown {
-		health = protocol.TaskHealth{State: protocol.HealthStarting, Since: new(time.Now())}
-		wait = seconds(check.InitialDelaySeconds)
-	}
+	health := protocol.TaskHealth{State: protocol.HealthStarting, Since: new(time.Now())}
 	p.Report(health)
+	wait := seconds(check.InitialDelaySeconds)
 	for {
 		select {
 		case <-ctx.Done():
