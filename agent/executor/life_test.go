@@ -124,7 +124,7 @@ func TestATaskThatCannotBeLaunchedSaysWhy(t *testing.T) {
 		"a volume outside the fence": {func(_ *node, task *protocol.Task) {
 			task.Volumes = []protocol.Volume{{HostPath: "/etc", ContainerPath: "/a"}, {HostPath: "/proc", ContainerPath: "/b"}}
 		}, protocol.ReasonVolumeDenied, []string{"volumes[0]", "volumes[1]"}},
-		"cards, which this release cannot give": {func(_ *node, task *protocol.Task) {
+		"cards, of which the agent keeps no inventory": {func(_ *node, task *protocol.Task) {
 			task.Devices = []protocol.TaskDevice{{Index: new(0)}}
 		}, protocol.ReasonGPUUnavailable, []string{"devices"}},
 		"a daemon that refuses to start it": {func(n *node, _ *protocol.Task) {
