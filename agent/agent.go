@@ -87,7 +87,7 @@ func New(ctx context.Context, cfg config.Config, version Version, log *zap.Logge
 		return nil, err
 	}
 	if a.gpus, err = gpus.New(gpus.Options{
-		Machine: gpus.NewMachine(cfg.GPU.HostRoot), Period: cfg.GPU.Period, InventoryPeriod: cfg.GPU.InventoryPeriod,
+		Machine: gpus.NewMachine(cfg.GPU.HostRoot, version.Version, a.log), Period: cfg.GPU.Period, InventoryPeriod: cfg.GPU.InventoryPeriod,
 		Virtual: cfg.GPU.Virtual, Journal: a.journal, Log: a.log,
 	}); err != nil {
 		return nil, err

@@ -70,14 +70,17 @@ func newRoot(version agent.Version) *cobra.Command {
 		}
 		return cfg, nil
 	}
-	here := node{machine: gpus.NewMachine, config: func() (config.GPU, error) {
-		src.Environ = os.Environ()
-		cfg, err := config.Read(src)
-		if err = errors.Join(err, cfg.GPU.Validate()); err != nil {
-			return cfg.GPU, usageError{fmt.Errorf("the configuration cannot be used:\n%w", err)}
-		}
-		return cfg.GPU, nil
-	}}
+	here := node{
+		config: func() (config.GPU, error) {
+			src.Environ = os.Environ()
+			cfg, err := config.Read(src)
+			if err = errors.Join(err, cfg.GPU.Validate()); err != nil {
+				return cfg.GPU, usageError{fmt.Errorf("the configuration cannot be used:\n%w", err)}
+			}
+			return cfg.GPU, nil
+		},
+		machine: func(hostRoot string) gpus.Machine { return gpus.NewMachine(hostRoot, version.Version, nil) },
+	}
 	root.AddCommand(newRun(version, load), newVersion(version), newConfig(load), newGPU(here), newLogShim())
 	return root
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -11,7 +12,6 @@ import (
 	"github.com/heteroflow/node-agent/agent/config"
 	"github.com/heteroflow/node-agent/agent/inventory/gpus"
 	"github.com/heteroflow/node-agent/gpu"
-	"github.com/heteroflow/node-agent/gpu/tool"
 )
 
 // node is what the gpu commands look at. Tests put a recorded one in its place.
@@ -74,9 +74,8 @@ func (v *vendorFlag) String() string { return string(v.vendor) }
 // Type implements pflag.Value.
 func (v *vendorFlag) Type() string { return "vendor" }
 
-// registry returns a registry of all detectors on the node.
-func (n node) registry(cfg config.GPU) (*gpu.Registry, error) {
-	machine := n.machine(cfg.HostRoot)
+// registry returns a registry of all detectors on a machine.
+func registry(machine gpus.Machine, cfg config.GPU) (*gpu.Registry, error) {
 	detectors := machine.Detectors()
 	if cfg.Virtual {
 		detectors = append(detectors, gpus.Fallback())
@@ -85,16 +84,18 @@ func (n node) registry(cfg config.GPU) (*gpu.Registry, error) {
 }
 
 // detect asks every vendor's tool once.
-func (n node) detect(ctx context.Context) (gpu.Snapshot, error) {
+func (n node) detect(ctx context.Context) (_ gpu.Snapshot, err error) {
 	cfg, err := n.config()
 	if err != nil {
 		return gpu.Snapshot{}, err
 	}
-	registry, err := n.registry(cfg)
+	machine := n.machine(cfg.HostRoot)
+	defer func() { err = errors.Join(err, machine.Close()) }()
+	all, err := registry(machine, cfg)
 	if err != nil {
 		return gpu.Snapshot{}, err
 	}
-	return registry.Detect(ctx, tool.DefaultDeadline), context.Cause(ctx)
+	return all.Detect(ctx, gpus.RoundDeadline), context.Cause(ctx)
 }
 
 // printJSON prints v for a program or a person to read.

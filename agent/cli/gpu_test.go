@@ -207,11 +207,11 @@ func TestWatchShowsTheNodeUntilItIsInterrupted(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			n := recorded(t, "mixed")
 			synctest.Test(t, func(t *testing.T) {
-				registry, err := n.registry(config.Default().GPU)
+				all, err := registry(n.machine(""), config.Default().GPU)
 				if err != nil {
 					t.Fatal(err)
 				}
-				collector := gpu.NewCollector(registry, gpus.Periods(time.Second, time.Minute))
+				collector := gpu.NewCollector(all, gpus.Periods(time.Second, time.Minute))
 				ctx, interrupt := context.WithCancel(t.Context())
 				var out bytes.Buffer
 				shown := 0

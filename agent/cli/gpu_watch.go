@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,7 +28,7 @@ func newGPUWatch(n node) *cobra.Command {
 		Args: usage(cobra.NoArgs),
 	}
 	cmd.Flags().DurationVar(&period, "period", 0, "time between two rounds, at least 1s (default: gpu.period of the configuration)")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		cfg, err := n.config()
 		if err != nil {
 			return err
@@ -38,7 +39,9 @@ func newGPUWatch(n node) *cobra.Command {
 				return usageError{fmt.Errorf("--period: %w", err)}
 			}
 		}
-		registry, err := n.registry(cfg)
+		machine := n.machine(cfg.HostRoot)
+		defer func() { err = errors.Join(err, machine.Close()) }()
+		all, err := registry(machine, cfg)
 		if err != nil {
 			return err
 		}
@@ -46,7 +49,7 @@ func newGPUWatch(n node) *cobra.Command {
 		if out, ok := cmd.OutOrStdout().(*os.File); ok && isTerminal(out) {
 			show = printScreen
 		}
-		collector := gpu.NewCollector(registry, gpus.Periods(cfg.Period, cfg.InventoryPeriod))
+		collector := gpu.NewCollector(all, gpus.Periods(cfg.Period, cfg.InventoryPeriod))
 		return watch(cmd.Context(), collector, cfg.Period, func(s gpu.Snapshot) error {
 			return show(cmd.OutOrStdout(), time.Now(), s)
 		})

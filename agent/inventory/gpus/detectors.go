@@ -20,8 +20,9 @@ import (
 
 // Detectors returns a detector of each vendor in the order of the priority
 // chain, without the virtual one. dev is the directory of the device nodes that
-// belong to what r runs; "" where there are none, as for a recording.
-func Detectors(r tool.Runner, dev string) []gpu.Detector {
+// belong to what r runs; "" where there are none, as for a recording. NVIDIA's
+// driver is asked through the given sources first, then through nvidia-smi.
+func Detectors(r tool.Runner, dev string, sources ...nvidia.Source) []gpu.Detector {
 	return []gpu.Detector{
 		musa.New(r),
 		hygon.New(r),
@@ -30,7 +31,7 @@ func Detectors(r tool.Runner, dev string) []gpu.Detector {
 		ascend.New(r, dev),
 		kunlun.New(r),
 		iluvatar.New(r),
-		nvidia.New(r),
+		nvidia.New(r, append(sources, nvidia.NewText(r))...),
 		metax.New(r),
 		enflame.New(r),
 	}

@@ -25,7 +25,9 @@ type Options struct {
 // Inventory is what the agent knows of its cards. Its methods are safe for
 // concurrent use.
 type Inventory struct {
+	machine   Machine
 	collector *gpu.Collector
+	log       *zap.Logger
 }
 
 // New makes the detectors and reads the remembered cards. It asks nobody yet.
@@ -44,17 +46,29 @@ func New(opts Options) (*Inventory, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Inventory{gpu.NewCollector(registry, Periods(opts.Period, opts.InventoryPeriod))}, nil
+	return &Inventory{
+		machine: opts.Machine, log: opts.Log,
+		collector: gpu.NewCollector(registry, Periods(opts.Period, opts.InventoryPeriod)),
+	}, nil
 }
 
-// Periods returns a collector's periods. A round, which may run several
-// commands, gets the time that one command may take.
+// RoundDeadline is how long one vendor may take to answer. A full inventory runs
+// several commands, of which each may take a third of it, and NVIDIA's helper may
+// take two thirds to wake eight cards that sleep.
+const RoundDeadline = 3 * tool.DefaultDeadline
+
+// Periods returns a collector's periods.
 func Periods(collect, inventory time.Duration) gpu.Periods {
-	return gpu.Periods{Collect: collect, Inventory: inventory, Deadline: tool.DefaultDeadline}
+	return gpu.Periods{Collect: collect, Inventory: inventory, Deadline: RoundDeadline}
 }
 
 // Run keeps asking until ctx ends, and then ends the tools that still run.
-func (i *Inventory) Run(ctx context.Context) { i.collector.Run(ctx) }
+func (i *Inventory) Run(ctx context.Context) {
+	i.collector.Run(ctx)
+	if err := i.machine.Close(); err != nil {
+		i.log.Warn("a GPU tool did not end", zap.Error(err))
+	}
+}
 
 // Ready is closed when every vendor's tool has answered, or failed, once.
 func (i *Inventory) Ready() <-chan struct{} { return i.collector.Ready() }

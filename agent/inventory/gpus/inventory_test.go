@@ -55,6 +55,9 @@ func (n *node) Run(ctx context.Context, cmd tool.Command) (tool.Result, error) {
 		return tool.Result{}, err
 	}
 	if hangs {
+		ctx, cancel := context.WithTimeoutCause(ctx, tool.DefaultDeadline,
+			&tool.TimeoutError{Argv: cmd.Argv(), Deadline: tool.DefaultDeadline})
+		defer cancel()
 		<-ctx.Done()
 		return tool.Result{}, context.Cause(ctx)
 	}

@@ -4,7 +4,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"go.uber.org/zap"
+
 	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/nvidia/nvml"
 	"github.com/heteroflow/node-agent/gpu/pci"
 	"github.com/heteroflow/node-agent/gpu/tool"
 )
@@ -15,6 +18,10 @@ type Machine struct {
 	Dev    string      // the directory of their device nodes
 	Sysfs  string      // where the PCI bus is seen
 
+	// Helper asks NVIDIA's driver where the program heteroflow-nvml is installed;
+	// nil: nobody but nvidia-smi does. Close ends it.
+	Helper *nvml.Client
+
 	// SeesAllCards says that every card on the bus is the agent's to see. An
 	// agent in a container without the host's root has the tools and the nodes of
 	// the cards it was given, but sees the whole bus: sysfs is not namespaced.
@@ -22,16 +29,31 @@ type Machine struct {
 }
 
 // NewMachine returns the machine. hostRoot is where the host's root file system
-// is mounted for an agent in a container; "" on the host itself.
-func NewMachine(hostRoot string) Machine {
+// is mounted for an agent in a container; "" on the host itself. version is the
+// agent's own. It starts nothing yet.
+func NewMachine(hostRoot, version string, log *zap.Logger) Machine {
 	return Machine{
 		Runner: tool.NewExec(hostRoot), Dev: devices(hostRoot), Sysfs: pci.DefaultSysfs,
+		Helper:       nvml.New(nvml.Config{HostRoot: hostRoot, Version: version, Log: log}),
 		SeesAllCards: hostRoot != "" || !inContainer("/", os.Getenv),
 	}
 }
 
 // Detectors returns the detectors of all vendors on this machine.
-func (m Machine) Detectors() []gpu.Detector { return Detectors(m.Runner, m.Dev) }
+func (m Machine) Detectors() []gpu.Detector {
+	if m.Helper == nil {
+		return Detectors(m.Runner, m.Dev)
+	}
+	return Detectors(m.Runner, m.Dev, m.Helper)
+}
+
+// Close ends what still runs for the detectors, once nobody asks them any more.
+func (m Machine) Close() error {
+	if m.Helper == nil {
+		return nil
+	}
+	return m.Helper.Close()
+}
 
 // Registry returns a registry of the given detectors on this machine. The
 // remembered cards last as long as it.
