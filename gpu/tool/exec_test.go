@@ -289,7 +289,7 @@ func program(t *testing.T, root, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer self.Close()
+	defer func() { _ = self.Close() }()
 	var buf bytes.Buffer
 	if _, err := io.Copy(&buf, self); err != nil {
 		t.Fatal(err)
@@ -334,7 +334,7 @@ func TestBelowAHostRootToolsAreFoundAndRunAsTheHostSeesThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer self.Close()
+	defer func() { _ = self.Close() }()
 	if os.Getuid() != 0 || self.Section(".interp") != nil {
 		t.Skip("running below a host root needs chroot(2), and here a static test binary")
 	}

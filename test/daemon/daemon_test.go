@@ -58,7 +58,9 @@ func dead(t *testing.T) string {
 		t.Fatal(err)
 	}
 	listener.SetUnlinkOnClose(false)
-	listener.Close()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
 	return path
 }
 
