@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/NVIDIA/nvidia-container-toolkit/pkg/nvcdi"
 	"github.com/NVIDIA/nvidia-container-toolkit/pkg/nvcdi/spec"
@@ -15,6 +16,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/heteroflow/node-agent/gpu/nvidia"
 	"github.com/heteroflow/node-agent/gpu/nvidia/nvml/wire"
 )
 
@@ -79,11 +81,7 @@ func (h *helper) generate(p wire.CDIParams) (wire.CDI, error) {
 	if err != nil {
 		return answer, err
 	}
-	driver := filepath.Join(p.Root, p.DriverRoot)
-	dev := driver
-	if p.DevRoot != "" {
-		dev = filepath.Join(p.Root, p.DevRoot)
-	}
+	driver, dev := h.roots(p)
 	generator, err := nvcdi.New(
 		nvcdi.WithLogger(log), nvcdi.WithMode(nvcdi.ModeNvml), nvcdi.WithNvmlLib(h.lib.Interface),
 		nvcdi.WithDriverRoot(driver), nvcdi.WithDevRoot(dev), nvcdi.WithNVIDIACDIHookPath(p.Hook),
@@ -116,6 +114,26 @@ func (h *helper) generate(p wire.CDIParams) (wire.CDI, error) {
 	}
 	answer.Spec, err = json.Marshal(made.Raw())
 	return answer, err
+}
+
+// roots are the directories, as this process sees them, below which the driver's
+// files and its device nodes lie: those of the loaded library, unless p has them.
+// A driver in a container has its files there, and nodes there or on the host.
+func (h *helper) roots(p wire.CDIParams) (driver, dev string) {
+	for _, r := range nvidia.DriverRoots {
+		below := filepath.Join(p.Root, r) + "/"
+		if p.DriverRoot == "" && r != "/" && strings.HasPrefix(h.lib.file, below) {
+			p.DriverRoot = r
+		}
+	}
+	driver = filepath.Join(p.Root, p.DriverRoot)
+	if p.DevRoot != "" {
+		return driver, filepath.Join(p.Root, p.DevRoot)
+	}
+	if _, err := os.Stat(filepath.Join(driver, "dev/nvidiactl")); err != nil {
+		return driver, p.Root
+	}
+	return driver, driver
 }
 
 // devicesOf describes the devices that are asked for, or all there are.

@@ -143,6 +143,33 @@ func TestACardThatCannotBeDescribedLeavesTheOthers(t *testing.T) {
 	}
 }
 
+func TestADriverInAContainerIsFoundByItsLibrary(t *testing.T) {
+	for name, c := range map[string]struct {
+		file, nodes string // of the library and of nvidiactl, below the root
+		driver, dev string
+	}{
+		"on the host":                       {"/usr/lib64/libnvidia-ml.so.1", "/", "/", "/"},
+		"in its container":                  {"/run/nvidia/driver/usr/lib64/libnvidia-ml.so.1", "/run/nvidia/driver", "/run/nvidia/driver", "/run/nvidia/driver"},
+		"in its container, nodes elsewhere": {"/run/nvidia/driver/usr/lib64/libnvidia-ml.so.1", "/", "/run/nvidia/driver", "/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			node := filepath.Join(root, c.nodes, "dev/nvidiactl")
+			if err := os.MkdirAll(node, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			h := &helper{lib: &library{file: filepath.Join(root, c.file)}}
+			driver, dev := h.roots(wire.CDIParams{Root: root})
+			if driver != filepath.Join(root, c.driver) || dev != filepath.Join(root, c.dev) {
+				t.Errorf("%s, %s", driver, dev)
+			}
+			if driver, dev := h.roots(wire.CDIParams{Root: root, DriverRoot: "/a", DevRoot: "/b"}); driver != root+"/a" || dev != root+"/b" {
+				t.Errorf("as asked for: %s, %s", driver, dev)
+			}
+		})
+	}
+}
+
 func TestWhatASpecNeedsIsNamedWhenItIsMissing(t *testing.T) {
 	for name, c := range map[string]struct {
 		missing string // below the root, or a call

@@ -11,8 +11,8 @@ type CDIParams struct {
 	// Root is where the helper sees the host's file system; "" means "/". The
 	// spec's paths are the host's.
 	Root string `json:"root,omitempty"`
-	// DriverRoot is where on the host the driver's files lie, "" for "/", and
-	// DevRoot where its device nodes do, "" for DriverRoot.
+	// DriverRoot is where on the host the driver's files lie, and DevRoot where
+	// its device nodes do; "" means where the loaded library is from.
 	DriverRoot string `json:"driver_root,omitempty"`
 	DevRoot    string `json:"dev_root,omitempty"`
 	// Hook is nvidia-cdi-hook on the host; "" means /usr/bin/nvidia-cdi-hook.
