@@ -138,6 +138,39 @@ func TestCommandsShowANode(t *testing.T) {
 	}
 }
 
+func TestTheToolsOfThisMachineAreAsked(t *testing.T) {
+	machine := gpus.NewMachine("", "test", nil)
+	for _, d := range machine.Detectors() {
+		for _, argv := range d.Commands() {
+			if path, err := machine.Runner.Find(argv[0]); err == nil {
+				t.Skipf("this machine has a vendor's tool of its own: %s", path)
+			}
+		}
+	}
+	dir := t.TempDir()
+	script := "#!/bin/sh\necho 'GPU 0 : MTT S80 (UUID : 11111111-0000-4000-8000-0000000000b0)'\n"
+	if err := os.WriteFile(filepath.Join(dir, "mthreads-gmi"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	n := recorded(t, "none")
+	n.machine = func(string) gpus.Machine { machine.Sysfs = t.TempDir(); return machine }
+	want := []string{"musa 11111111-0000-4000-8000-0000000000b0 MTT S80"}
+	var said struct {
+		GPUs []gpu.Device `json:"gpus"`
+	}
+	if err := json.Unmarshal([]byte(on(t, n, "list", "--json")), &said); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range said.GPUs {
+		got = append(got, string(d.Type)+" "+d.UUID+" "+d.Model)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestAReplaySaysWhatTheNodeSaid(t *testing.T) {
 	for _, name := range captures {
 		t.Run(name, func(t *testing.T) {
