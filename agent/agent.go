@@ -8,14 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"os"
-	"path/filepath"
-	goruntime "runtime"
 	"sync"
 
 	"go.uber.org/zap"
 
+	"github.com/heteroflow/node-agent/agent/cards"
 	"github.com/heteroflow/node-agent/agent/client"
 	"github.com/heteroflow/node-agent/agent/config"
 	"github.com/heteroflow/node-agent/agent/connector"
@@ -26,15 +23,9 @@ import (
 	"github.com/heteroflow/node-agent/agent/inventory/host"
 	"github.com/heteroflow/node-agent/agent/journal"
 	"github.com/heteroflow/node-agent/agent/logging"
-	"github.com/heteroflow/node-agent/agent/pathfence"
-	"github.com/heteroflow/node-agent/agent/pull"
 	"github.com/heteroflow/node-agent/agent/reconcile"
-	"github.com/heteroflow/node-agent/agent/taskcontainer"
 	"github.com/heteroflow/node-agent/agent/wake"
 	"github.com/heteroflow/node-agent/protocol"
-	"github.com/heteroflow/node-agent/runtime"
-	"github.com/heteroflow/node-agent/runtime/containerd"
-	"github.com/heteroflow/node-agent/runtime/docker"
 )
 
 // Version is the triple that names a build.
@@ -59,6 +50,7 @@ type Agent struct {
 	heart     *heartbeat.Heart
 	host      *host.Host
 	gpus      *gpus.Inventory
+	cards     *cards.Cards
 }
 
 // New makes an agent from a valid configuration. It takes the lock of the state directory
@@ -108,99 +100,6 @@ func New(ctx context.Context, cfg config.Config, version Version, log *zap.Logge
 	return a, nil
 }
 
-// wireTasks makes everything between the control plane and the container runtime.
-func (a *Agent) wireTasks() error {
-	candidates, err := a.candidates()
-	if err != nil {
-		return err
-	}
-	fence, err := pathfence.New(pathfence.Config{Allow: a.cfg.Volumes.Allow, Deny: []string{a.cfg.StateDir, a.cfg.KeyFile()}})
-	if err != nil {
-		return fmt.Errorf("volumes.allow: %w", err)
-	}
-	a.connector = connector.New(connector.Options{
-		Candidates: candidates, Labels: taskcontainer.OwnLabels(a.who.NodeID),
-		Period: a.cfg.Heartbeat.Period, Log: a.log,
-		OnReturn: func() { a.reconcile.Kick(); a.heart.Kick() },
-	})
-	a.waker = wake.New(wake.Options{Plane: a.client, RetryPeriod: a.cfg.Tasks.PollPeriod, Poll: a.poll, Log: a.log})
-	puller := pull.New(pull.Config{
-		Attempts: a.cfg.Pull.Attempts, Timeout: a.cfg.Pull.Timeout, InactivityTimeout: a.cfg.Pull.InactivityTimeout,
-	}, a.log)
-	if a.executor, err = executor.New(executor.Options{
-		NodeID: a.who.NodeID, Plane: a.client, Journal: a.journal, Puller: puller, Log: a.log,
-		Runtime: a.connector.Runtime, RuntimeUsable: a.runtimeUsable,
-		Builder: taskcontainer.Builder{
-			Fence:       fence,
-			RuntimeRoot: func() string { return a.connector.Status().Info.RootDir },
-			LogLimits:   runtime.LogLimits{MaxBytes: a.cfg.Tasks.ContainerLogSize, MaxFiles: a.cfg.Tasks.ContainerLogs},
-		},
-		Workers: workers(a.cfg.Tasks.Workers), LogTail: a.cfg.Tasks.LogTailBytes,
-		Poll: executor.PollPolicy{Period: a.cfg.Tasks.PollPeriod, Relaxed: a.cfg.Tasks.WakePollPeriod, Relax: a.waker.Working},
-		Report: executor.ReportPolicy{
-			Attempts: a.cfg.Report.Attempts, InitialBackoff: a.cfg.Report.InitialBackoff,
-			MaxBackoff: a.cfg.Report.MaxBackoff, Budget: a.cfg.Report.Budget,
-		},
-	}); err != nil {
-		return err
-	}
-	a.reconcile = reconcile.New(reconcile.Options{
-		NodeID: a.who.NodeID, Plane: a.client, Executor: a.executor, Period: a.cfg.Tasks.ReconcilePeriod,
-		Runtime: a.connector.Usable, Ready: a.connector.Ready(), Log: a.log,
-	})
-	return nil
-}
-
-// candidates are the runtimes the configuration allows, the preferred one first.
-func (a *Agent) candidates() ([]runtime.Runtime, error) {
-	var all []runtime.Runtime
-	if a.cfg.Runtime.Name != string(runtime.Docker) {
-		rt, err := a.containerd()
-		if err != nil {
-			return nil, fmt.Errorf("runtime.containerd: %w", err)
-		}
-		all = append(all, rt)
-	}
-	if a.cfg.Runtime.Name != string(runtime.Containerd) {
-		rt, err := docker.New(docker.Options{Host: a.cfg.Runtime.DockerHost})
-		if err != nil {
-			return nil, fmt.Errorf("runtime.docker_host: %w", err)
-		}
-		all = append(all, rt)
-	}
-	return all, nil
-}
-
-func (a *Agent) containerd() (runtime.Runtime, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("find the agent's own binary, which writes the tasks' logs: %w", err)
-	}
-	c := a.cfg.Runtime.Containerd
-	subnet, err := netip.ParsePrefix(c.Subnet)
-	if err != nil {
-		return nil, fmt.Errorf("subnet: %w", err)
-	}
-	return containerd.New(containerd.Options{
-		Address: c.Address, Namespace: c.Namespace, Snapshotter: c.Snapshotter, OCIRuntime: c.OCIRuntime, HostsDir: c.HostsDir,
-		StateDir: filepath.Join(a.cfg.StateDir, "containerd"), RunDir: c.RunDir, LogBinary: self,
-		Bridge: c.Bridge, Subnet: subnet, Log: a.log,
-	})
-}
-
-// The bounds of the number of tasks that run at once where the operator sets none.
-const (
-	minWorkers = 2
-	maxWorkers = 16
-)
-
-func workers(configured int) int {
-	if configured > 0 {
-		return configured
-	}
-	return min(max(goruntime.NumCPU(), minWorkers), maxWorkers)
-}
-
 // Run turns the agent's loops until ctx ends, then stops in order: nothing new is claimed
 // or sent, supervision lets go of the containers, which stay, and a last heartbeat says
 // offline. The stop is bounded by shutdown_timeout; after that Run returns an error with
@@ -214,7 +113,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	var heart, others sync.WaitGroup
 	heart.Go(func() { a.heart.Run(beating) })
-	for _, run := range []func(context.Context){a.connector.Run, a.reconcile.Run, a.executor.Run, a.waker.Run, a.gpus.Run, a.tellOfGPUs} {
+	for _, run := range []func(context.Context){a.connector.Run, a.reconcile.Run, a.executor.Run, a.waker.Run, a.gpus.Run, a.tellOfGPUs, a.cards.Run} {
 		others.Go(func() { run(loops) })
 	}
 	<-ctx.Done()

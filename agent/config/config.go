@@ -70,6 +70,7 @@ type GPU struct {
 	Period          time.Duration `koanf:"period" doc:"Time between two rounds of asking a vendor's tool about its cards. Values older than three periods are not reported."`
 	InventoryPeriod time.Duration `koanf:"inventory_period" doc:"Time between two full inventories, which also ask for what rarely changes: topology, firmware, serial numbers. A card that comes or goes starts one at once."`
 	HostRoot        string        `koanf:"host_root" doc:"Where the host's root file system is mounted, for an agent in a container: the vendors' tools are found there and run with it as their root, which needs CAP_SYS_CHROOT. Empty: the agent runs on the host."`
+	CDIDir          string        `koanf:"cdi_dir" doc:"Directory of the CDI specs by which containers get cards. One that the container runtime reads."`
 	Virtual         bool          `koanf:"virtual" doc:"Report one virtual device on a node on which no accelerator is found. false: such a node reports none."`
 }
 
@@ -123,7 +124,7 @@ func Default() Config {
 			},
 		},
 		Heartbeat: Heartbeat{Period: 5 * time.Second, Timeout: 10 * time.Second},
-		GPU:       GPU{Period: 5 * time.Second, InventoryPeriod: 5 * time.Minute, Virtual: true},
+		GPU:       GPU{Period: 5 * time.Second, InventoryPeriod: 5 * time.Minute, CDIDir: "/var/run/cdi", Virtual: true},
 		Tasks: Tasks{
 			PollPeriod:       5 * time.Second,
 			WakePollPeriod:   time.Minute,

@@ -35,6 +35,7 @@ func (c Config) Validate() error {
 	}
 
 	v.containerd(c.Runtime.Containerd)
+	v.absolute("gpu.cdi_dir", c.GPU.CDIDir)
 
 	v.atLeast("server.timeout", c.Server.Timeout, time.Second)
 	v.atLeast("heartbeat.period", c.Heartbeat.Period, 100*time.Millisecond)

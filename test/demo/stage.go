@@ -58,7 +58,7 @@ func (s *show) set(ctx context.Context) (err error) {
 	if s.daemon, err = stage.OpenDaemon(runtime.Name(s.runtime), agent); err != nil {
 		return err
 	}
-	agent.Set = append(s.daemon.Settings, "tasks.workers=3", "volumes.allow="+s.data)
+	agent.Set = append(s.daemon.Settings, "tasks.workers=3", "volumes.allow="+s.data, "gpu.cdi_dir="+filepath.Join(s.dir, "cdi"))
 	if err := agent.WriteKey(stage.SystemKey); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -104,7 +105,7 @@ func newWorldOn(t *testing.T, on runtime.Name, features devserver.Features, sett
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent.Set = slices.Concat(d.Settings, []string{"volumes.allow=" + dir, "log.level=debug"}, fast, settings)
+	agent.Set = slices.Concat(d.Settings, []string{"volumes.allow=" + dir, "gpu.cdi_dir=" + filepath.Join(dir, "cdi"), "log.level=debug"}, fast, settings)
 	w := &world{t: t, plane: plane, runtime: d, agent: agent}
 	if err := w.agent.WriteKey(stage.SystemKey); err != nil {
 		t.Fatal(err)
