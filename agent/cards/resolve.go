@@ -52,6 +52,9 @@ func (c *Cards) resolve(catalog *cdi.Catalog, task protocol.Task, info runtime.I
 	if err := expect(&out, catalog, selected); err != nil {
 		return out, err
 	}
+	if out.Groups, err = catalog.Groups(selected); err != nil {
+		return out, err
+	}
 	if info.CDI && sees(info.CDIDirs, c.Generator.Dir()) {
 		for _, s := range selected {
 			out.CDI = append(out.CDI, s.Name)
@@ -122,7 +125,6 @@ func spellOut(out *taskcontainer.Devices, edits cdi.Edits) {
 	for _, m := range edits.Mounts {
 		out.Mounts = append(out.Mounts, runtime.Mount{Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})
 	}
-	out.Groups = edits.Groups
 	for _, kv := range edits.Env {
 		out.Env = overlay(out.Env, kv)
 	}

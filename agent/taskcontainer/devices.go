@@ -17,11 +17,12 @@ import (
 type Devices struct {
 	// Holds are the cards, and parts of cards, that nobody else may have meanwhile.
 	Holds []lease.Hold
-	// CDI are the names of the devices for a runtime that resolves them; Nodes, Mounts and
-	// Groups are the same spelled out for one that does not.
+	// CDI are the names of the devices for a runtime that resolves them; Nodes and Mounts
+	// are the same spelled out for one that does not.
 	CDI    []string
 	Nodes  []runtime.Device
 	Mounts []runtime.Mount
+	// Groups are those that may use the device nodes.
 	Groups []uint32
 	// Env is what the environment must say: it goes over all that the task and its image
 	// say.

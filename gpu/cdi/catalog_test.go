@@ -198,6 +198,10 @@ func TestTranslationSaysTheSameInPlainWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The nodes are closed to others.
+	if groups, err := c.Groups([]Selection{s}); err != nil || !cmp.Equal(groups, []uint32{44}) {
+		t.Errorf("groups %v, %v", groups, err)
+	}
 	node := func(name string, major, minor int64) Node {
 		return Node{HostPath: name, Path: name, Type: "c", Major: major, Minor: minor, Permissions: "rw"}
 	}
@@ -207,7 +211,6 @@ func TestTranslationSaysTheSameInPlainWords(t *testing.T) {
 			node("/dev/dri/card1", 226, 1), node("/dev/dri/renderD128", 226, 128),
 		},
 		Mounts: []Mount{{Source: "/opt/hyhal-2.0", Target: "/opt/hyhal", ReadOnly: true}},
-		Groups: []uint32{44}, // the nodes are closed to others
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -222,7 +225,7 @@ func TestWhatCannotBeTranslatedIsRefusedByName(t *testing.T) {
 	}{
 		"a network device":     {specs.ContainerEdits{NetDevices: []*specs.LinuxNetDevice{{HostInterfaceName: "ib0", Name: "ib0"}}}, "network device ib0"},
 		"an RDT class":         {specs.ContainerEdits{IntelRdt: &specs.IntelRdt{ClosID: "x"}}, "Intel RDT"},
-		"an owner of a node":   {specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{{Path: "/dev/x", UID: &uid}}}, "an owner of its own for device node /dev/x"},
+		"an owner of a node":   {specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{{Path: "/dev/null", UID: &uid}}}, "an owner other than on the host for device node /dev/null"},
 		"a pipe":               {specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{{Path: "/dev/x", Type: "p"}}}, `type "p"`},
 		"no permissions":       {specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{{Path: "/dev/x", Permissions: "none"}}}, `permissions "none"`},
 		"a mount of a tmpfs":   {specs.ContainerEdits{Mounts: []*specs.Mount{{HostPath: "/a", ContainerPath: "/b", Type: "tmpfs"}}}, "type tmpfs at /b"},
@@ -231,7 +234,7 @@ func TestWhatCannotBeTranslatedIsRefusedByName(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			e := &entry{Made: Made{Spec: &specs.Spec{Devices: []specs.Device{{Name: "0", ContainerEdits: tc.edits}}}}}
-			c := &Catalog{vendors: map[gpu.Vendor]*entry{gpu.NVIDIA: e}}
+			c := &Catalog{host: host{root: "/", number: numberOf}, vendors: map[gpu.Vendor]*entry{gpu.NVIDIA: e}}
 			_, err := c.Translate([]Selection{{Name: QualifiedName(gpu.NVIDIA, "0"), Vendor: gpu.NVIDIA}})
 			refused, ok := errors.AsType[*UntranslatableError](err)
 			if !ok || !strings.Contains(refused.What, tc.want) || !strings.Contains(err.Error(), "nvidia.heteroflow.io/gpu=0") {

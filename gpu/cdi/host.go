@@ -27,7 +27,7 @@ type deviceNumber struct {
 	kind         string // "c" or "b", as CDI has it
 	major, minor int64
 	mode         fs.FileMode
-	gid          uint32
+	uid, gid     uint32
 }
 
 var errNoDeviceNode = errors.New("not a device node")
@@ -39,7 +39,7 @@ func numberOf(name string) (deviceNumber, error) {
 	}
 	n := deviceNumber{
 		major: int64(unix.Major(st.Rdev)), minor: int64(unix.Minor(st.Rdev)),
-		mode: fs.FileMode(st.Mode & 0o777), gid: st.Gid,
+		mode: fs.FileMode(st.Mode & 0o777), uid: st.Uid, gid: st.Gid,
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFCHR:
@@ -64,7 +64,8 @@ func (h host) fromEngine(name string) string {
 }
 
 // node describes a device node. It may be used but not made in the container: making
-// needs no right there, the engine has done it.
+// needs no right there, the engine has done it. Its owner is spelled out: left to engines,
+// it is the container's user with some (containerd) and root with others (Docker).
 func (h host) node(name string) (*specs.DeviceNode, error) {
 	n, err := h.number(h.at(name))
 	if err != nil {
@@ -72,6 +73,7 @@ func (h host) node(name string) (*specs.DeviceNode, error) {
 	}
 	node := &specs.DeviceNode{
 		Path: name, Type: n.kind, Major: n.major, Minor: n.minor, FileMode: &n.mode, Permissions: "rw",
+		UID: &n.uid, GID: &n.gid,
 	}
 	if at := h.forEngine(name); at != name {
 		node.HostPath = at

@@ -8,12 +8,12 @@ import (
 	"tags.cncf.io/container-device-interface/specs-go"
 )
 
-// Edits are what devices change in a container, in words every engine knows.
+// Edits are what devices change in a container, in words every engine knows. The groups its
+// process must be in are the same in any case: see Catalog.Groups.
 type Edits struct {
 	Nodes  []Node
 	Mounts []Mount
 	Env    []string // NAME=value, each name once
-	Groups []uint32 // the process is to be in
 }
 
 // Node is a device node in the container.
@@ -46,10 +46,6 @@ func (e *UntranslatableError) Error() string {
 
 // Translate spells out what the selected devices change in a container. An
 // *UntranslatableError when that is more than Edits can say: nothing is dropped silently.
-//
-// The node of a CDI device belongs to the container's user, and one that an engine makes
-// without CDI to the host's. So the process joins the group of each node that is closed to
-// others, by which it can open the same nodes either way.
 func (c *Catalog) Translate(selected []Selection) (Edits, error) {
 	all, err := c.edits(selected)
 	if err != nil {
@@ -61,6 +57,28 @@ func (c *Catalog) Translate(selected []Selection) (Edits, error) {
 	}
 	t := translation{name: strings.Join(names, ", "), host: c.host}
 	return t.translate(all)
+}
+
+// othersMayUse are the bits that let anybody read and write a node.
+const othersMayUse = 0o006
+
+// Groups are those that a container's process must be in, whoever it runs as, to use the
+// selected devices: of each node that is closed to others.
+func (c *Catalog) Groups(selected []Selection) ([]uint32, error) {
+	all, err := c.edits(selected)
+	return groupsOf(all), err
+}
+
+func groupsOf(e specs.ContainerEdits) []uint32 {
+	groups := slices.Clone(e.AdditionalGIDs)
+	for _, n := range e.DeviceNodes {
+		closed := n.FileMode != nil && *n.FileMode&othersMayUse != othersMayUse
+		if closed && n.GID != nil && *n.GID != 0 {
+			groups = append(groups, *n.GID)
+		}
+	}
+	slices.Sort(groups)
+	return slices.Compact(groups)
 }
 
 // Nodes are the device nodes that a container with the selected devices must have.
@@ -102,7 +120,7 @@ func (t translation) translate(e specs.ContainerEdits) (Edits, error) {
 	case e.IntelRdt != nil:
 		return Edits{}, t.refuse("an Intel RDT class")
 	}
-	out := Edits{Groups: slices.Clone(e.AdditionalGIDs)}
+	var out Edits
 	for _, kv := range e.Env {
 		out.Env = setEnv(out.Env, kv)
 	}
@@ -118,33 +136,25 @@ func (t translation) translate(e specs.ContainerEdits) (Edits, error) {
 		}
 		out.Mounts = append(out.Mounts, mount)
 	}
-	slices.Sort(out.Groups)
-	out.Groups = slices.Compact(out.Groups)
 	return out, nil
 }
 
-// othersMayUse are the bits that let anybody read and write a node.
-const othersMayUse = 0o006
-
+// node takes a node that an engine would make just so from the host's: of its owner, too.
 func (t translation) node(out *Edits, n *specs.DeviceNode) error {
-	if n.UID != nil || n.GID != nil {
-		return t.refuse("an owner of its own for device node %s", n.Path)
-	}
 	if n.Type == "p" || n.Permissions == "none" {
 		return t.refuse("device node %s (type %q, permissions %q)", n.Path, n.Type, n.Permissions)
 	}
 	node := nodeOf(n)
+	if n.UID != nil || n.GID != nil {
+		have, err := t.host.number(t.host.fromEngine(node.HostPath))
+		if err != nil {
+			return fmt.Errorf("CDI device %s: owner of device node %s: %w", t.name, node.HostPath, plain(err))
+		}
+		if n.UID != nil && *n.UID != have.uid || n.GID != nil && *n.GID != have.gid {
+			return t.refuse("an owner other than on the host for device node %s", n.Path)
+		}
+	}
 	out.Nodes = append(out.Nodes, node)
-	if n.FileMode != nil && *n.FileMode&othersMayUse == othersMayUse {
-		return nil
-	}
-	number, err := t.host.number(t.host.fromEngine(node.HostPath))
-	if err != nil {
-		return fmt.Errorf("CDI device %s: group of device node %s: %w", t.name, node.HostPath, plain(err))
-	}
-	if number.gid != 0 {
-		out.Groups = append(out.Groups, number.gid)
-	}
 	return nil
 }
 
