@@ -105,6 +105,8 @@ func good(card operator.Card) operator.Card {
 func failureOf(d protocol.Device, beat protocol.Heartbeat) (protocol.CollectFailure, bool) {
 	i := slices.IndexFunc(beat.GPUCollectFailures, func(f protocol.CollectFailure) bool {
 		switch {
+		case otherVendor(f.Vendor, d):
+			return false
 		case f.UUID != "" && d.UUID != "":
 			return f.UUID == d.UUID
 		case f.BusID != "" && d.BusID != "":
@@ -119,12 +121,22 @@ func failureOf(d protocol.Device, beat protocol.Heartbeat) (protocol.CollectFail
 	return beat.GPUCollectFailures[i], true
 }
 
+// otherVendor tells whether a row is certainly not about the card: on a node with cards of
+// two vendors each counts from 0, and every row names its vendor.
+func otherVendor(named protocol.DeviceType, d protocol.Device) bool {
+	return named != "" && named != d.Vendor
+}
+
 func statsOf(d protocol.Device, beat protocol.Heartbeat) (protocol.DeviceStats, bool) {
 	i := slices.IndexFunc(beat.GPUStats, func(s protocol.DeviceStats) bool {
-		if s.UUID != "" && d.UUID != "" {
+		switch {
+		case otherVendor(s.Vendor, d):
+			return false
+		case s.UUID != "" && d.UUID != "":
 			return s.UUID == d.UUID
+		default:
+			return s.Index == d.Index
 		}
-		return s.Index == d.Index
 	})
 	if i < 0 {
 		return protocol.DeviceStats{}, false
@@ -140,7 +152,7 @@ func tier(beat protocol.Heartbeat, d protocol.Device, before operator.Tier) oper
 	}
 	for _, c := range beat.GPUCapabilities {
 		switch {
-		case c.Index != d.Index:
+		case c.Index != d.Index, otherVendor(c.Vendor, d):
 		case c.MIGCapable:
 			return operator.TierGold
 		case c.MPSCapable:

@@ -139,6 +139,27 @@ func TestCardsWithoutIdentifiersAreToldApart(t *testing.T) {
 	}
 }
 
+func TestCardsOfTwoVendorsWithOneIndexAreToldApart(t *testing.T) {
+	mixed := []protocol.Device{
+		{Index: 0, Vendor: protocol.DeviceMUSA, Type: protocol.DeviceMUSA},
+		{Index: 0, Vendor: protocol.DeviceNVIDIA, Type: protocol.DeviceNVIDIA, UUID: "GPU-0"},
+	}
+	var s State
+	for range Confirm {
+		b := protocol.Heartbeat{}
+		b.GPUStats = []protocol.DeviceStats{{Vendor: protocol.DeviceMUSA, Index: 0}, {Vendor: protocol.DeviceNVIDIA, Index: 0, UUID: "GPU-0"}}
+		b.GPUCollectFailures = []protocol.CollectFailure{{Vendor: protocol.DeviceNVIDIA, Index: new(0), Code: "gpu_lost"}}
+		b.GPUCapabilities = []protocol.Capability{{Vendor: protocol.DeviceNVIDIA, Index: 0, MIGCapable: true}}
+		s = Next(s, b, mixed)
+	}
+	for _, c := range s.List() {
+		nvidia := c.Vendor == protocol.DeviceNVIDIA
+		if c.Lost != nvidia || (c.Tier == operator.TierGold) != nvidia {
+			t.Errorf("%s: lost %v, tier %s", c.Vendor, c.Lost, c.Tier)
+		}
+	}
+}
+
 // Whatever a node sends: a card of the inventory is known, a lost one is never
 // allocatable, and it takes three heartbeats to change one's mind.
 func TestAnyHeartbeatsKeepTheRule(t *testing.T) {
