@@ -3,9 +3,11 @@ package executor_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/heteroflow/node-agent/agent/lease"
@@ -299,4 +301,71 @@ func TestDevicesThatCannotBeLookedAtAreNoMismatch(t *testing.T) {
 			t.Errorf("health %+v", health)
 		}
 	})
+}
+
+// Wherever the agent dies, two tasks that want one card never run at the same time, and in
+// the end the card is free.
+func TestACardIsNeitherSharedNorLostWhereverTheAgentDies(t *testing.T) {
+	for _, name := range []string{"that completes", "that sleeps, wakes and is stopped"} {
+		t.Run("one "+name, func(t *testing.T) {
+			for moment := int64(1); ; moment += 7 {
+				came := true
+				synctest.Test(t, func(t *testing.T) { came = cardOutlivesDeath(t, stories[name], moment) })
+				if !came || t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
+
+const rivalImage = "registry.example/rival:v1"
+
+func cardOutlivesDeath(t *testing.T, s story, moment int64) (came bool) {
+	n := newNode(t)
+	n.devices = &shelf{}
+	defer n.check()
+	n.daemon.AddImage(rivalImage, runtimefake.Program{Runs: 15 * time.Second})
+	s.task = card("A")
+	tell, rivals := s.tell, 0
+	s.tell = func(n *node, after time.Duration) {
+		if int(after/(30*time.Second)) >= rivals { // one more every half a minute
+			rivals++
+			n.plane.add(fmt.Sprintf("rival-%d", rivals), rivalImage, card("A"))
+		}
+		if tell != nil {
+			tell(n, after)
+		}
+	}
+	watching, stop := context.WithCancel(t.Context())
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for watching.Err() == nil {
+			var running []string
+			for _, c := range n.daemon.Containers() {
+				if c.State == runtime.StateRunning {
+					running = append(running, c.Name)
+				}
+			}
+			if len(running) > 1 {
+				t.Errorf("killed at moment %d: %q run on one card", moment, running)
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+	})
+	defer watch.Wait()
+	defer stop()
+	came = s.play(n, moment, 5*time.Second)
+	n.atMoments(func() {})
+	n.until(5*time.Minute, "every rival over", func() bool {
+		for i := range rivals {
+			if id := fmt.Sprintf("rival-%d", i+1); !n.plane.status(id).Terminal() || !n.clean(id) {
+				return false
+			}
+		}
+		return true
+	})
+	n.plane.add("last", rivalImage, card("A"))
+	n.ends(time.Minute, "last", protocol.StatusCompleted)
+	return came
 }
