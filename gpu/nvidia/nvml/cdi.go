@@ -25,7 +25,7 @@ type Specs struct {
 // Make implements cdi.Source. When Else makes the spec, what it says to be
 // omitted has the reason.
 func (s *Specs) Make(ctx context.Context, vendor gpu.Vendor, devices []gpu.Device) (cdi.Made, error) {
-	made, err := s.make(ctx, vendor, devices)
+	made, err := s.make(ctx, devices)
 	if err == nil || s.Else == nil || ctx.Err() != nil {
 		return made, err
 	}
@@ -37,7 +37,7 @@ func (s *Specs) Make(ctx context.Context, vendor gpu.Vendor, devices []gpu.Devic
 	return made, nil
 }
 
-func (s *Specs) make(ctx context.Context, vendor gpu.Vendor, devices []gpu.Device) (cdi.Made, error) {
+func (s *Specs) make(ctx context.Context, devices []gpu.Device) (cdi.Made, error) {
 	var made cdi.Made
 	params := wire.CDIParams{Vendor: "nvidia.com", Class: "gpu", Hook: s.Hook} // the kind is the caller's to set
 	owner := map[string]gpu.Device{}                                           // by the uuids that are asked for

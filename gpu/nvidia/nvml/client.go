@@ -12,6 +12,7 @@ import (
 
 	"github.com/heteroflow/node-agent/gpu/nvidia"
 	"github.com/heteroflow/node-agent/gpu/nvidia/nvml/wire"
+	"github.com/heteroflow/node-agent/gpu/pci"
 	"github.com/heteroflow/node-agent/gpu/tool"
 )
 
@@ -47,6 +48,7 @@ type Config struct {
 	// Library is the libnvidia-ml.so.1 to load; "" means that the helper looks
 	// for it.
 	Library string
+	Sysfs   string      // where sysfs is mounted; "" means /sys
 	Version string      // of the agent, for messages
 	Log     *zap.Logger // nil: none
 }
@@ -75,6 +77,9 @@ func New(cfg Config) *Client {
 	c := &Client{cfg: cfg, limits: defaults, exec: tool.NewExec(""), log: cfg.Log, turn: make(chan struct{}, 1)}
 	if c.log == nil {
 		c.log = zap.NewNop()
+	}
+	if c.cfg.Sysfs == "" {
+		c.cfg.Sysfs = pci.DefaultSysfs
 	}
 	c.turn <- struct{}{}
 	return c

@@ -24,7 +24,11 @@ func (c *Client) cards(ctx context.Context, full bool) (nvidia.Reading, error) {
 	if err != nil {
 		return nvidia.Reading{}, err
 	}
-	return read(answer), nil
+	r := read(answer)
+	if r.Topology != nil && full {
+		r.Topology.NICs = nics(c.cfg.Sysfs, r.Devices)
+	}
+	return r, nil
 }
 
 // failed is the reading of a driver that does not work.
