@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -50,6 +51,7 @@ type Agent struct {
 	heart     *heartbeat.Heart
 	host      *host.Host
 	gpus      *gpus.Inventory
+	contact   *time.Time // the last heartbeat that was acknowledged
 	cards     *cards.Cards
 }
 
@@ -95,7 +97,7 @@ func New(ctx context.Context, cfg config.Config, version Version, log *zap.Logge
 			AgentVersion: version.Version, AgentCommit: version.Commit, AgentBuildTime: version.BuildTime,
 		},
 		Sources: []heartbeat.Source{a.reportHost, a.reportRuntime, a.reportGPUs, a.reportWork},
-		OnReply: a.heard,
+		OnReply: a.heard, OnBeat: a.leaveStatus,
 	})
 	return a, nil
 }

@@ -3,8 +3,13 @@ package agent
 import (
 	"context"
 	"fmt"
+	"os"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/heteroflow/node-agent/agent/connector"
+	"github.com/heteroflow/node-agent/agent/status"
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
@@ -28,7 +33,7 @@ func (a *Agent) reportRuntime(_ context.Context, hb *protocol.Heartbeat) {
 		return // not looked at yet
 	}
 	hb.Runtime = &protocol.RuntimeReport{
-		Name: string(status.Name), Version: status.Info.Version, Available: status.Available, CDI: status.Info.CDI,
+		Name: string(status.Name), Version: status.Info.Version, Available: status.Available, CDI: status.Info.CDI, Why: status.Why,
 	}
 	if status.Err != nil {
 		hb.Runtime.Error = status.Err.Error()
@@ -74,5 +79,22 @@ func (a *Agent) reportWork(_ context.Context, hb *protocol.Heartbeat) {
 	hb.UndeliveredResults = new(a.executor.Undelivered())
 	if unsaved := a.journal.Unsaved(); unsaved > 0 && hb.ErrorMessage == "" {
 		hb.ErrorMessage = fmt.Sprintf("%d records cannot be written to the state directory: they would not survive a restart", unsaved)
+	}
+}
+
+// leaveStatus writes down for the status command what became of a heartbeat.
+func (a *Agent) leaveStatus(hb protocol.Heartbeat, err error) {
+	now := status.Status{
+		WrittenAt: time.Now().UTC(), PID: os.Getpid(), Server: a.cfg.Server.URL,
+		Period: a.cfg.Heartbeat.Period, Unauthorized: a.client.Unauthorized(), Heartbeat: hb,
+	}
+	if err != nil {
+		now.Error = err.Error()
+	} else {
+		a.contact = &now.WrittenAt
+	}
+	now.LastContact = a.contact
+	if err := status.Write(a.cfg.StateDir, now); err != nil {
+		a.log.Debug("status file not written", zap.Error(err)) // the journal reports a disk in trouble
 	}
 }

@@ -95,6 +95,7 @@ type RuntimeReport struct {
 	Available bool   `json:"available" doc:"It answered in this round."`
 	Error     string `json:"error,omitempty" doc:"Why it did not."`
 	CDI       bool   `json:"cdi" doc:"It takes CDI device names itself."`
+	Why       string `json:"chosen_because,omitempty" doc:"Why the agent uses this runtime; absent: none has answered yet."`
 }
 
 // GPUReport is the part of a heartbeat that describes the cards.

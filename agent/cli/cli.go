@@ -70,10 +70,13 @@ func newRoot(version agent.Version) *cobra.Command {
 		}
 		return cfg, nil
 	}
+	read := func() (config.Config, error) { // what looks at this node needs no control plane
+		src.Environ = os.Environ()
+		return config.Read(src)
+	}
 	here := node{
 		config: func() (config.GPU, error) {
-			src.Environ = os.Environ()
-			cfg, err := config.Read(src)
+			cfg, err := read()
 			if err = errors.Join(err, cfg.GPU.Validate()); err != nil {
 				return cfg.GPU, usageError{fmt.Errorf("the configuration cannot be used:\n%w", err)}
 			}
@@ -81,6 +84,6 @@ func newRoot(version agent.Version) *cobra.Command {
 		},
 		machine: func(hostRoot string) gpus.Machine { return gpus.NewMachine(hostRoot, version.Version, nil) },
 	}
-	root.AddCommand(newRun(version, load), newVersion(version), newConfig(load), newGPU(here), newLogShim())
+	root.AddCommand(newRun(version, load), newVersion(version), newConfig(load), newStatus(read), newGPU(here), newLogShim())
 	return root
 }

@@ -40,7 +40,9 @@ type Options struct {
 	Timeout  time.Duration
 	// OnReply, if set, takes each answer; an answer without a feature takes it back.
 	OnReply func(protocol.HeartbeatReply)
-	Log     *zap.Logger
+	// OnBeat, if set, takes each heartbeat in full and what came of it.
+	OnBeat func(hb protocol.Heartbeat, err error)
+	Log    *zap.Logger
 }
 
 // Heart beats for one start of the agent.
@@ -93,12 +95,16 @@ func (h *Heart) beat(ctx context.Context, state protocol.NodeState) error {
 	if state == protocol.NodeOffline {
 		hb.State = state // whatever a source made of it
 	}
+	whole := hb
 	full, err := h.leaveOut(&hb)
 	if err != nil {
 		return err
 	}
 	reply, err := h.opts.Plane.Heartbeat(ctx, hb, h.features.Gzip, h.opts.Timeout)
 	h.note(ctx, err)
+	if h.opts.OnBeat != nil {
+		h.opts.OnBeat(whole, err)
+	}
 	if err != nil {
 		// The server may have been replaced by one that knows less.
 		h.features, h.acked = protocol.Features{}, acked{}

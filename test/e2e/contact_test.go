@@ -361,6 +361,23 @@ func TestConfigurationErrorsComeAllAtOnceWithExitCode2(t *testing.T) {
 	}
 }
 
+func TestStatusSaysHowTheAgentIs(t *testing.T) {
+	w := newWorld(t, devserver.Features{})
+	if out := w.command(1, "status"); !strings.Contains(out, "no agent has run") {
+		t.Errorf("before the first start: %s", out)
+	}
+	w.start()
+	w.beats("a runtime", func(hb protocol.Heartbeat) bool { return hb.DockerAvailable })
+	w.eventually("status is good", func() bool {
+		out, code := run(t, "status", "--set", "state_dir="+w.agent.StateDir())
+		return code == 0 && strings.Contains(out, "docker ") && strings.Contains(out, "(configured)") && strings.Contains(out, w.agent.NodeID)
+	})
+	w.agent.Kill()
+	if out := w.command(1, "status"); !strings.Contains(out, "does not run") {
+		t.Errorf("after a kill: %s", out)
+	}
+}
+
 func TestTheFirstHeartbeatRegistersANodeThatCanBeRead(t *testing.T) {
 	w := newWorld(t, devserver.Features{})
 	w.start()
