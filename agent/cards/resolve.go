@@ -2,6 +2,7 @@ package cards
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -49,17 +50,9 @@ func (c *Cards) resolve(catalog *cdi.Catalog, task protocol.Task, info runtime.I
 		out.Holds = append(out.Holds, lease.Hold{Card: cardID(s.Device), Slice: s.Instance})
 	}
 	out.Env = cdi.Visibility(given)
-	if err := expect(&out, catalog, selected); err != nil {
-		return out, err
-	}
-	if out.Groups, err = catalog.Groups(selected); err != nil {
-		return out, err
-	}
 	if info.CDI && sees(info.CDIDirs, c.Generator.Dir()) {
-		for _, s := range selected {
-			out.CDI = append(out.CDI, s.Name)
-		}
-		return out, c.save(catalog)
+		err := c.byName(&out, catalog, selected)
+		return out, err
 	}
 	edits, err := catalog.Translate(selected)
 	if err != nil {
@@ -107,18 +100,28 @@ func (c *Cards) selected(catalog *cdi.Catalog, task protocol.Task) ([]cdi.Select
 	return all, nil
 }
 
-func expect(out *taskcontainer.Devices, catalog *cdi.Catalog, selected []cdi.Selection) error {
-	nodes, err := catalog.Nodes(selected)
-	if err != nil {
-		return err
+// byName has the runtime take the devices from the specs, which it finds up to date.
+func (c *Cards) byName(out *taskcontainer.Devices, catalog *cdi.Catalog, selected []cdi.Selection) error {
+	for _, s := range selected {
+		out.CDI = append(out.CDI, s.Name)
 	}
+	nodes, errNodes := catalog.Nodes(selected)
+	expect(out, nodes)
+	var errGroups error
+	out.Groups, errGroups = catalog.Groups(selected)
+	return errors.Join(errNodes, errGroups, c.save(catalog))
+}
+
+func expect(out *taskcontainer.Devices, nodes []cdi.Node) {
 	for _, n := range nodes {
 		out.Expect = append(out.Expect, taskcontainer.Node{Path: n.Path, Type: n.Type, Major: uint32(n.Major), Minor: uint32(n.Minor)})
 	}
-	return nil
 }
 
+// spellOut tells the runtime each thing that the devices change.
 func spellOut(out *taskcontainer.Devices, edits cdi.Edits) {
+	expect(out, edits.Nodes)
+	out.Groups = edits.Groups
 	for _, n := range edits.Nodes {
 		out.Nodes = append(out.Nodes, runtime.Device{HostPath: n.HostPath, Path: n.Path, Permissions: n.Permissions})
 	}

@@ -52,6 +52,15 @@ func New(o Options) *Generator {
 	return g
 }
 
+// Recipes is the source that a Generator asks by default, for others to fall back on. The
+// roots are those of Options.
+func Recipes(root, engineRoot string) Source {
+	if root == "" {
+		root = "/"
+	}
+	return recipes{host{root: root, engineRoot: engineRoot, number: numberOf}}
+}
+
 // Dir is where the spec files are.
 func (g *Generator) Dir() string { return g.dir }
 
@@ -67,7 +76,19 @@ type Catalog struct {
 type entry struct {
 	Made
 	file string
-	data []byte // of the spec; nil: there is none
+	data []byte      // of the spec; nil: there is none
+	own  *specs.Spec // by this package's recipe, where Spec is somebody else's; nil: none
+}
+
+// spec is what engines that know CDI go by.
+func (e *entry) spec() *specs.Spec { return e.Spec }
+
+// plainSpec is the one with nothing that only they know, where there are two.
+func (e *entry) plainSpec() *specs.Spec {
+	if e.own != nil {
+		return e.own
+	}
+	return e.Spec
 }
 
 // Generate makes the specs of all vendors whose devices are in the snapshot. It writes
@@ -98,8 +119,9 @@ func (g *Generator) Generate(ctx context.Context, s gpu.Snapshot) (*Catalog, err
 func (g *Generator) entry(ctx context.Context, vendor gpu.Vendor, devices []gpu.Device) (*entry, error) {
 	e := &entry{file: filepath.Join(g.dir, fileName(vendor))}
 	var source Source = g.own
-	if s, ok := g.sources[vendor]; ok {
-		source = s
+	theirs, foreign := g.sources[vendor]
+	if foreign {
+		source = theirs
 	}
 	made, err := source.Make(ctx, vendor, devices)
 	if err != nil {
@@ -121,7 +143,19 @@ func (g *Generator) entry(ctx context.Context, vendor gpu.Vendor, devices []gpu.
 		return e, fmt.Errorf("CDI spec of %d bytes, at most %d", size, MaxSpecBytes)
 	}
 	e.Made = made
+	if foreign {
+		e.own = g.ownSpec(ctx, vendor, devices)
+	}
 	return e, nil
+}
+
+// ownSpec is what this package's recipe makes of devices; nil: nothing.
+func (g *Generator) ownSpec(ctx context.Context, vendor gpu.Vendor, devices []gpu.Device) *specs.Spec {
+	made, err := g.own.Make(ctx, vendor, devices)
+	if err != nil || made.Spec == nil || complete(made.Spec, vendor, devices) != nil {
+		return nil
+	}
+	return made.Spec
 }
 
 // complete gives a spec its kind, the device of all cards, and the lowest version that

@@ -228,6 +228,39 @@ func TestAVendorsOwnSpecTakesTheRecipesPlace(t *testing.T) {
 	}
 }
 
+func TestTheRecipeServesEnginesThatCannotRunAVendorsHooks(t *testing.T) {
+	theirs := func(gpu.Vendor, []gpu.Device) (Made, error) {
+		return Made{Spec: &specs.Spec{
+			Devices:        []specs.Device{{Name: "0", ContainerEdits: specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{{Path: "/dev/theirs"}}}}},
+			ContainerEdits: specs.ContainerEdits{Hooks: []*specs.Hook{{HookName: "createContainer", Path: "/hook"}}},
+		}}, nil
+	}
+	g := fakeGenerator(t, "nvidia-container")
+	g.sources = map[gpu.Vendor]Source{gpu.NVIDIA: source(theirs)}
+	c, err := g.Generate(t.Context(), gpu.Snapshot{Devices: nodes["nvidia-container"]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Select(gpu.NVIDIA, new(0), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	edits, err := c.Translate([]Selection{s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, n := range edits.Nodes {
+		paths = append(paths, n.Path)
+	}
+	if diff := cmp.Diff([]string{"/dev/nvidiactl", "/dev/nvidia0"}, paths); diff != "" || len(edits.Mounts) == 0 {
+		t.Errorf("%d mounts, nodes (-want +got):\n%s", len(edits.Mounts), diff)
+	}
+	if spec := string(c.vendors[gpu.NVIDIA].data); !strings.Contains(spec, "/dev/theirs") {
+		t.Errorf("the file has not the vendor's own spec: %s", spec)
+	}
+}
+
 func TestASpecThatBreaksTheRulesIsRefused(t *testing.T) {
 	edits := func(e specs.ContainerEdits) source {
 		return func(gpu.Vendor, []gpu.Device) (Made, error) {

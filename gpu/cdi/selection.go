@@ -186,21 +186,21 @@ func (e *entry) omissionOf(what string) string {
 
 // edits are all that the named devices change in a container: those of each device, and
 // those of each spec once.
-func (c *Catalog) edits(selected []Selection) (specs.ContainerEdits, error) {
+func (c *Catalog) edits(selected []Selection, of func(*entry) *specs.Spec) (specs.ContainerEdits, error) {
 	var all specs.ContainerEdits
 	seen := map[gpu.Vendor]bool{}
 	for _, s := range selected {
 		e := c.vendors[s.Vendor]
-		if e == nil || e.Spec == nil {
+		if e == nil || of(e) == nil {
 			return all, fmt.Errorf("CDI device %s: its spec is not in this catalog", s.Name)
 		}
-		one := device(e.Spec, strings.TrimPrefix(s.Name, Kind(s.Vendor)+"="))
+		one := device(of(e), strings.TrimPrefix(s.Name, Kind(s.Vendor)+"="))
 		if one == nil {
 			return all, fmt.Errorf("CDI device %s: not in spec %s", s.Name, e.file)
 		}
 		if !seen[s.Vendor] {
 			seen[s.Vendor] = true
-			all = join(all, e.Spec.ContainerEdits)
+			all = join(all, of(e).ContainerEdits)
 		}
 		all = join(all, one.ContainerEdits)
 	}

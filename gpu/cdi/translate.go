@@ -1,6 +1,7 @@
 package cdi
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,12 +9,12 @@ import (
 	"tags.cncf.io/container-device-interface/specs-go"
 )
 
-// Edits are what devices change in a container, in words every engine knows. The groups its
-// process must be in are the same in any case: see Catalog.Groups.
+// Edits are what devices change in a container, in words every engine knows.
 type Edits struct {
 	Nodes  []Node
 	Mounts []Mount
 	Env    []string // NAME=value, each name once
+	Groups []uint32 // see Catalog.Groups
 }
 
 // Node is a device node in the container.
@@ -46,8 +47,21 @@ func (e *UntranslatableError) Error() string {
 
 // Translate spells out what the selected devices change in a container. An
 // *UntranslatableError when that is more than Edits can say: nothing is dropped silently.
+// Where a vendor's own spec says more, as one with hooks does, this package's recipe for
+// the same devices serves instead.
 func (c *Catalog) Translate(selected []Selection) (Edits, error) {
-	all, err := c.edits(selected)
+	edits, err := c.translate(selected, (*entry).spec)
+	if _, untranslatable := errors.AsType[*UntranslatableError](err); !untranslatable {
+		return edits, err
+	}
+	if edits, errPlain := c.translate(selected, (*entry).plainSpec); errPlain == nil {
+		return edits, nil
+	}
+	return Edits{}, err
+}
+
+func (c *Catalog) translate(selected []Selection, of func(*entry) *specs.Spec) (Edits, error) {
+	all, err := c.edits(selected, of)
 	if err != nil {
 		return Edits{}, err
 	}
@@ -65,7 +79,7 @@ const othersMayUse = 0o006
 // Groups are those that a container's process must be in, whoever it runs as, to use the
 // selected devices: of each node that is closed to others.
 func (c *Catalog) Groups(selected []Selection) ([]uint32, error) {
-	all, err := c.edits(selected)
+	all, err := c.edits(selected, (*entry).spec)
 	return groupsOf(all), err
 }
 
@@ -83,19 +97,15 @@ func groupsOf(e specs.ContainerEdits) []uint32 {
 
 // Nodes are the device nodes that a container with the selected devices must have.
 func (c *Catalog) Nodes(selected []Selection) ([]Node, error) {
-	all, err := c.edits(selected)
+	all, err := c.edits(selected, (*entry).spec)
 	if err != nil {
 		return nil, err
 	}
 	var nodes []Node
 	for _, n := range all.DeviceNodes {
-		node := nodeOf(n)
-		if node.Type == "" || node.Major == 0 { // the engine takes it from the host
-			number, err := c.host.number(c.host.fromEngine(node.HostPath))
-			if err != nil {
-				return nil, fmt.Errorf("device node %s: %w", node.HostPath, plain(err))
-			}
-			node.Type, node.Major, node.Minor = number.kind, number.major, number.minor
+		node, err := c.host.whole(n)
+		if err != nil {
+			return nil, err
 		}
 		nodes = append(nodes, node)
 	}
@@ -120,7 +130,7 @@ func (t translation) translate(e specs.ContainerEdits) (Edits, error) {
 	case e.IntelRdt != nil:
 		return Edits{}, t.refuse("an Intel RDT class")
 	}
-	var out Edits
+	out := Edits{Groups: groupsOf(e)}
 	for _, kv := range e.Env {
 		out.Env = setEnv(out.Env, kv)
 	}
@@ -144,7 +154,10 @@ func (t translation) node(out *Edits, n *specs.DeviceNode) error {
 	if n.Type == "p" || n.Permissions == "none" {
 		return t.refuse("device node %s (type %q, permissions %q)", n.Path, n.Type, n.Permissions)
 	}
-	node := nodeOf(n)
+	node, err := t.host.whole(n)
+	if err != nil {
+		return fmt.Errorf("CDI device %s: %w", t.name, err)
+	}
 	if n.UID != nil || n.GID != nil {
 		have, err := t.host.number(t.host.fromEngine(node.HostPath))
 		if err != nil {
@@ -158,7 +171,8 @@ func (t translation) node(out *Edits, n *specs.DeviceNode) error {
 	return nil
 }
 
-func nodeOf(n *specs.DeviceNode) Node {
+// whole is a node with what an engine would take from the host.
+func (h host) whole(n *specs.DeviceNode) (Node, error) {
 	node := Node{HostPath: n.HostPath, Path: n.Path, Type: n.Type, Major: n.Major, Minor: n.Minor, Permissions: n.Permissions}
 	if node.HostPath == "" {
 		node.HostPath = node.Path
@@ -166,7 +180,14 @@ func nodeOf(n *specs.DeviceNode) Node {
 	if node.Permissions == "" {
 		node.Permissions = "rwm" // CDI's default
 	}
-	return node
+	if node.Type == "" || node.Major == 0 {
+		number, err := h.number(h.fromEngine(node.HostPath))
+		if err != nil {
+			return node, fmt.Errorf("device node %s: %w", node.HostPath, plain(err))
+		}
+		node.Type, node.Major, node.Minor = number.kind, number.major, number.minor
+	}
+	return node, nil
 }
 
 // mount knows the options that a plain bind mount has or that make no difference to it:
