@@ -78,6 +78,8 @@ type entry struct {
 	file string
 	data []byte      // of the spec; nil: there is none
 	own  *specs.Spec // by this package's recipe, where Spec is somebody else's; nil: none
+	// failed: the spec could not be made, which says nothing of an earlier one.
+	failed bool
 }
 
 // spec is what engines that know CDI go by.
@@ -105,7 +107,7 @@ func (g *Generator) Generate(ctx context.Context, s gpu.Snapshot) (*Catalog, err
 		e, err := g.entry(ctx, vendor, byVendor[vendor])
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", vendor, err))
-			e.Absent = nil
+			e.Absent, e.failed = nil, true
 			for _, d := range byVendor[vendor] {
 				e.Absent = append(e.Absent, Absence{Device: d, Reason: err.Error()})
 			}

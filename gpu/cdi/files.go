@@ -24,7 +24,7 @@ func fileName(v gpu.Vendor) string { return filePrefix + string(v) + fileSuffix 
 // Save makes the files of the directory agree with the catalog, and tells which changed.
 // A file is replaced as a whole and only when its content differs, because engines watch
 // the directory. The file of a vendor that has no device any more goes, except where the
-// vendor's tool fails: that says nothing of its cards.
+// vendor's tool fails, or the making of the spec: that says nothing of its cards.
 func (c *Catalog) Save() (changed []string, err error) {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil { //nolint:gosec // engines of other users read it
 		return nil, fmt.Errorf("save CDI specs: %w", err)
@@ -83,7 +83,7 @@ func (c *Catalog) removeStale() (removed []string, err error) {
 
 // keeps tells whether the file of a vendor stays.
 func (c *Catalog) keeps(v gpu.Vendor) bool {
-	if e := c.vendors[v]; e != nil && e.data != nil {
+	if e := c.vendors[v]; e != nil && (e.data != nil || e.failed) {
 		return true
 	}
 	for _, status := range c.snapshot.Vendors {

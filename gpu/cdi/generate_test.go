@@ -228,6 +228,30 @@ func TestAVendorsOwnSpecTakesTheRecipesPlace(t *testing.T) {
 	}
 }
 
+func TestASpecThatCannotBeMadeAnewStays(t *testing.T) {
+	g := fakeGenerator(t, "nvidia-container")
+	hangs := false
+	g.sources = map[gpu.Vendor]Source{gpu.NVIDIA: source(func(v gpu.Vendor, devices []gpu.Device) (Made, error) {
+		if hangs {
+			return Made{}, errors.New("the helper hangs")
+		}
+		return g.own.Make(t.Context(), v, devices)
+	})}
+	for range 2 {
+		c, err := g.Generate(t.Context(), gpu.Snapshot{Devices: nodes["nvidia-container"]})
+		if (err != nil) != hangs {
+			t.Fatal(err)
+		}
+		if _, err := c.Save(); err != nil {
+			t.Fatal(err)
+		}
+		hangs = true
+	}
+	if _, err := os.Stat(filepath.Join(g.Dir(), "heteroflow-nvidia.json")); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTheRecipeServesEnginesThatCannotRunAVendorsHooks(t *testing.T) {
 	theirs := func(gpu.Vendor, []gpu.Device) (Made, error) {
 		return Made{Spec: &specs.Spec{

@@ -179,7 +179,6 @@ func (b *build) addCard(d gpu.Device) {
 		return
 	}
 	if d.Vendor == gpu.NVIDIA && d.MIGMode == migEnabled {
-		b.made.Absent = append(b.made.Absent, Absence{Device: d, Reason: "it is in MIG mode: only its instances can be given"})
 		b.addInstances(d, nodes)
 		return
 	}

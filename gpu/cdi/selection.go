@@ -172,6 +172,9 @@ func (e *entry) absenceOf(d gpu.Device) string {
 			return a.Reason
 		}
 	}
+	if d.MIGMode == migEnabled {
+		return "it is in MIG mode: only its instances can be given"
+	}
 	return "not in the spec"
 }
 
