@@ -150,7 +150,7 @@ func (c *Client) ask(ctx context.Context, method string, params, result any) err
 		case answered && !disqualifies(failure):
 			c.failures = 0
 			return failure
-		case ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled):
+		case errors.Is(ctx.Err(), context.Canceled):
 			return errors.Join(context.Cause(ctx), c.end())
 		default:
 			return c.fail(err)

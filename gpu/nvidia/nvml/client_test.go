@@ -239,6 +239,32 @@ func TestAReplacedLibraryIsLoadedAnew(t *testing.T) {
 	gone(t, pid)
 }
 
+func TestXidsOutliveTheHelperThatSawThem(t *testing.T) {
+	mark := filepath.Join(t.TempDir(), "replaced")
+	c := started(t, Config{Path: script(t, hello+`read line
+if mkdir `+mark+`; then
+  echo '{"id":2,"error":{"code":"stale","message":"other cards","xids":[{"code":79,"bus_id":"00000000:21:00.0"}]}}'
+else
+  echo '{"id":2,"result":{"cards":[{"index":0,"uuid":"GPU-1"}],"xids":[{"code":31}]}}'
+fi
+read line`)})
+	r := cardsSeen(t, c)
+	if len(r.Events) != 2 || *r.Events[0].Code != 79 || *r.Events[1].Code != 31 {
+		t.Errorf("%+v", r.Events)
+	}
+}
+
+func TestAHelperThatAlwaysWantsToBeReplacedIsNot(t *testing.T) {
+	starts := filepath.Join(t.TempDir(), "starts")
+	c := started(t, Config{Path: script(t, "echo x >>"+starts+"; "+hello+
+		`read line; echo '{"id":2,"error":{"code":"stale","message":"other cards"}}'; read line`)})
+	_, err := c.Collect(t.Context())
+	unavailable(t, err, "other cards")
+	if raw, err := os.ReadFile(starts); err != nil || string(raw) != "x\nx\n" {
+		t.Errorf("starts: %q, %v", raw, err)
+	}
+}
+
 func TestQuestionsQueue(t *testing.T) {
 	lib := fakenvml.Build(t)
 	lib.Set("cards 8")

@@ -78,10 +78,16 @@ func (s *session) exchange(ctx context.Context, line []byte) (wire.Response, err
 	if err := s.proc.SetDeadline(deadline); err != nil {
 		return res, s.cause(ctx, err)
 	}
+	ended := make(chan struct{})
 	cut := context.AfterFunc(ctx, func() {
+		defer close(ended)
 		_ = s.proc.SetDeadline(time.Now()) // fails only when it is closed already
 	})
-	defer cut()
+	defer func() {
+		if !cut() {
+			<-ended // lest it cut the next question short
+		}
+	}()
 	if _, err := s.proc.Write(line); err != nil {
 		return res, s.cause(ctx, err)
 	}
