@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,10 +9,10 @@ import (
 )
 
 // cardLabel is how the vendors' matrices name a card.
-var cardLabel = regexp.MustCompile(`^(?:GPU|NPU|XPU|MLU|HCU|DCU|GCU|Card|Phy-ID)(\d{1,4})$`)
+var cardLabel = text.Lazy(`^(?:GPU|NPU|XPU|MLU|HCU|DCU|GCU|Card|Phy-ID)(\d{1,4})$`)
 
 // linkWord is what stands in a matrix cell.
-var linkWord = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,15}$`)
+var linkWord = text.Lazy(`^[A-Z][A-Z0-9_]{0,15}$`)
 
 // ParseMatrix reads the topology matrix that several vendors' "topo -m" prints:
 // a header of card and NIC labels and affinity columns, a row for each label.
@@ -46,7 +45,7 @@ const (
 
 // affinityColumns are the headings after the labels; what is not of interest
 // still takes its place.
-var affinityColumns = regexp.MustCompile(`CPU Affinity|(?:NUMA|Node) Affinity|GPU NUMA ID`)
+var affinityColumns = text.Lazy(`CPU Affinity|(?:NUMA|Node) Affinity|GPU NUMA ID`)
 
 func matrixHeader(line string) (matrix, bool) {
 	var m matrix

@@ -1,7 +1,6 @@
 package ascend
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,7 +12,7 @@ import (
 // that some versions print before the unit.
 type entry struct{ key, value string }
 
-var beforeUnit = regexp.MustCompile(`\s+\(`)
+var beforeUnit = text.Lazy(`\s+\(`)
 
 // entries reads key/value lines. A line with an empty key continues the value
 // before it.

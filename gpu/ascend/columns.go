@@ -1,13 +1,14 @@
 package ascend
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/heteroflow/node-agent/gpu/text"
 )
 
 var (
-	slash  = regexp.MustCompile(`\s*/\s*`)
-	blanks = regexp.MustCompile(`\s{2,}`)
+	slash  = text.Lazy(`\s*/\s*`)
+	blanks = text.Lazy(`\s{2,}`)
 )
 
 // label is a column's name in lower case and the unit in its parentheses.

@@ -1,10 +1,10 @@
 package ascend
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/text"
 )
 
 // Codes of collector errors and of failures that this package gives.
@@ -29,17 +29,17 @@ const unreachable = " (the driver is not reachable from here: not root, no /dev/
 
 // toolErrors are the words of npu-smi that mean that the command as a whole failed.
 var toolErrors = []struct {
-	words      *regexp.Regexp
+	words      *text.Pattern
 	code, hint string
 }{
 	// "model" is the tool's own spelling of "module" in this one.
-	{regexp.MustCompile(`dcmi mod\w* initializ\w* failed.*ret is -8020`), CodeOccupied, ""},
-	{regexp.MustCompile(`dcmi mod\w* initializ\w* failed`), CodeInit, unreachable},
-	{regexp.MustCompile(`error while loading shared libraries`), CodeLibrary, ""},
-	{regexp.MustCompile(`(?i)^\s*failed to (get|query) `), CodeCardQuery, ""},
-	{regexp.MustCompile(`cannot be executed on a|does not support|not supported|not support\b`), CodeUnsupported, ""},
-	{regexp.MustCompile(`(?i)\bvnpu\b.*\bfailed`), CodeCommand, ""},
-	{regexp.MustCompile(`DrvMngGetConsoleLogLevel failed`), CodeInit, unreachable},
+	{text.Lazy(`dcmi mod\w* initializ\w* failed.*ret is -8020`), CodeOccupied, ""},
+	{text.Lazy(`dcmi mod\w* initializ\w* failed`), CodeInit, unreachable},
+	{text.Lazy(`error while loading shared libraries`), CodeLibrary, ""},
+	{text.Lazy(`(?i)^\s*failed to (get|query) `), CodeCardQuery, ""},
+	{text.Lazy(`cannot be executed on a|does not support|not supported|not support\b`), CodeUnsupported, ""},
+	{text.Lazy(`(?i)\bvnpu\b.*\bfailed`), CodeCommand, ""},
+	{text.Lazy(`DrvMngGetConsoleLogLevel failed`), CodeInit, unreachable},
 }
 
 // parseError reads an output that holds nothing but errors.

@@ -1,7 +1,6 @@
 package ascend
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -10,7 +9,7 @@ import (
 
 // accelerator is lspci's line of an Ascend card, with or without -nn and -D. The
 // class tells it from Huawei's network cards and management VGA.
-var accelerator = regexp.MustCompile(
+var accelerator = text.Lazy(
 	`^((?:[0-9a-fA-F]{4,}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.0) Processing accelerators(?: \[1200\])?: Huawei`)
 
 // parseLspci reads the cards out of lspci's list, which people add to a report

@@ -1,7 +1,6 @@
 package ascend
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -52,8 +51,8 @@ func readMapping(lines []string) (rows []mapped, ok bool) {
 }
 
 var (
-	tabs          = regexp.MustCompile(`\t+|\s{2,}`)
-	mappingColumn = regexp.MustCompile(`(?:NPU|Slot|Chip|Chip Logic) ID|Chip Phy-ID|Chip Name`)
+	tabs          = text.Lazy(`\t+|\s{2,}`)
+	mappingColumn = text.Lazy(`(?:NPU|Slot|Chip|Chip Logic) ID|Chip Phy-ID|Chip Name`)
 )
 
 // mappingColumns splits the heading of -m, also one whose blanks were lost when

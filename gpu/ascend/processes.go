@@ -2,7 +2,6 @@ package ascend
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -55,7 +54,7 @@ func (t *processTable) row(cells []string) {
 }
 
 // listedProcess is a line of "-t proc-mem", which is about one chip.
-var listedProcess = regexp.MustCompile(
+var listedProcess = text.Lazy(
 	`Process id\s*:\s*(\d+)\s+Process name\s*:\s*(\S*)\s+Process memory\(MB\)\s*:\s*(\d+)`)
 
 func listedProcesses(lines []string) []gpu.Process {

@@ -3,7 +3,6 @@ package ascend
 import (
 	"cmp"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -13,8 +12,8 @@ import (
 )
 
 var (
-	banner     = regexp.MustCompile(`npu-smi\s+\S+\s+Version:\s*([^\s|]+)`)
-	healthWord = regexp.MustCompile(`^[A-Za-z]+$`)
+	banner     = text.Lazy(`npu-smi\s+\S+\s+Version:\s*([^\s|]+)`)
+	healthWord = text.Lazy(`^[A-Za-z]+$`)
 )
 
 // chip is the two lines that the table has per chip. Either may be missing: the
@@ -246,7 +245,7 @@ func repeated(chips []*chip, c *chip) bool {
 }
 
 // vnpu matches the names of virtual NPUs, "310Pvir04".
-var vnpu = regexp.MustCompile(`vir\d`)
+var vnpu = text.Lazy(`vir\d`)
 
 // stats are the measurements of a chip, and what is wrong with it.
 func (c *chip) stats(d gpu.Device) (gpu.Stats, []gpu.Failure) {

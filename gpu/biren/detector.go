@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"regexp"
 
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/text"
@@ -75,7 +74,7 @@ func (d *Detector) Inventory(ctx context.Context) (gpu.Report, error) {
 }
 
 // banner is all that is known of what plain "brsmi" prints.
-var banner = regexp.MustCompile(`BR-SMI\s+\S+.*Driver Version:\s*(\S+)`)
+var banner = text.Lazy(`BR-SMI\s+\S+.*Driver Version:\s*(\S+)`)
 
 // driver takes the driver's version from the banner, if there is one.
 func (d *Detector) driver(ctx context.Context, r *gpu.Report) error {

@@ -2,7 +2,6 @@ package biren
 
 import (
 	"errors"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -19,9 +18,9 @@ const (
 
 var (
 	errForm    = errors.New("not a known form of brsmi's output")
-	toolError  = regexp.MustCompile(`(?i)^\W*(?:error|failed|unable to|can(?:no|')t|no devices?|unknown|invalid|usage)\b|error while loading shared libraries|not a valid field|driver\b.*\bnot\b`)
-	title      = regexp.MustCompile(`^([a-z_]+(?:\.[a-z_]+)*)(?:\s*\[(\S+)\])?$`) // "memory.used [MiB]"
-	numberOnly = regexp.MustCompile(`^\d{1,4}$`)
+	toolError  = text.Lazy(`(?i)^\W*(?:error|failed|unable to|can(?:no|')t|no devices?|unknown|invalid|usage)\b|error while loading shared libraries|not a valid field|driver\b.*\bnot\b`)
+	title      = text.Lazy(`^([a-z_]+(?:\.[a-z_]+)*)(?:\s*\[(\S+)\])?$`) // "memory.used [MiB]"
+	numberOnly = text.Lazy(`^\d{1,4}$`)
 )
 
 // Parse says what an output of "brsmi gpu --query-gpu=…" means. The columns are

@@ -1,10 +1,10 @@
 package cambricon
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/text"
 )
 
 // Codes of collector errors and failures that this package gives.
@@ -18,13 +18,13 @@ const (
 )
 
 var toolErrors = []struct {
-	words *regexp.Regexp
+	words *text.Pattern
 	code  string
 }{
-	{regexp.MustCompile(`(?i)\bnot exist`), CodeNoSuchCard}, // the tool's words: "not existed"
-	{regexp.MustCompile(`error while loading shared libraries`), CodeLibrary},
-	{regexp.MustCompile(`(?i)permission denied|no permission`), CodePermission},
-	{regexp.MustCompile(`(?i)\b(error|failed)\b`), CodeTool},
+	{text.Lazy(`(?i)\bnot exist`), CodeNoSuchCard}, // the tool's words: "not existed"
+	{text.Lazy(`error while loading shared libraries`), CodeLibrary},
+	{text.Lazy(`(?i)permission denied|no permission`), CodePermission},
+	{text.Lazy(`(?i)\b(error|failed)\b`), CodeTool},
 }
 
 // parseError reads an output that holds nothing but errors. One about the card

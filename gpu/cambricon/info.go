@@ -2,14 +2,13 @@ package cambricon
 
 import (
 	"cmp"
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/text"
 )
 
-var cardHeading = regexp.MustCompile(`^\s*Card (\d{1,4})\s*:?\s*$`)
+var cardHeading = text.Lazy(`^\s*Card (\d{1,4})\s*:?\s*$`)
 
 // infoCard is one card's part of "cnmon info": values by their path, e.g.
 // "power/cap".

@@ -1,7 +1,6 @@
 package cambricon
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -11,13 +10,13 @@ import (
 var (
 	// | 0     /   MLU370-X8    v1.1.6 |         0000:13:00.0 | 0%                  0 |
 	// The number of the virtual function may have no column.
-	nameCell = regexp.MustCompile(`^(\d{1,4})\s+(?:(/|N/A|\d+)\s+)?(\S.*?)\s+(v\S+)$`)
+	nameCell = text.Lazy(`^(\d{1,4})\s+(?:(/|N/A|\d+)\s+)?(\S.*?)\s+(v\S+)$`)
 	// |  0%   28C        107 W/ 250 W |     0 MiB/ 20638 MiB | FULL          Default |
 	// The fan is "7", "/" or absent on cards without one.
-	powerCell = regexp.MustCompile(`^(?:\S+\s+)?(\S+)\s+((?:[\d.]+\s*W|N/A)\s*/\s*(?:[\d.]+\s*W|N/A))$`)
+	powerCell = text.Lazy(`^(?:\S+\s+)?(\S+)\s+((?:[\d.]+\s*W|N/A)\s*/\s*(?:[\d.]+\s*W|N/A))$`)
 
-	banner      = regexp.MustCompile(`CNMON\s+v\S+\s+Driver\s+(v[^\s|]+)`)
-	processCell = regexp.MustCompile(`^(\d{1,4})\s+\S+\s+(\d+)\s+(.*?)\s*(\d+ MiB|N/A)$`)
+	banner      = text.Lazy(`CNMON\s+v\S+\s+Driver\s+(v[^\s|]+)`)
+	processCell = text.Lazy(`^(\d{1,4})\s+\S+\s+(\d+)\s+(.*?)\s*(\d+ MiB|N/A)$`)
 )
 
 // table reads what "cnmon" prints: two lines a card, then the processes. In

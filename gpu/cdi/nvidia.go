@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/nvidia"
+	"github.com/heteroflow/node-agent/gpu/text"
 )
 
 // addNVIDIADriver mounts the driver's user-space part: its libraries under the names by
@@ -45,7 +45,7 @@ func addNVIDIADriver(b *build) {
 	}
 }
 
-var libcuda = regexp.MustCompile(`^libcuda\.so\.(\d+(?:\.\d+)+)$`)
+var libcuda = text.Lazy(`^libcuda\.so\.(\d+(?:\.\d+)+)$`)
 
 // nvidiaDriver finds the root of the driver, the directory of its libraries and its
 // version, which is what libcuda.so.1 leads to: what the kernel says belongs to another

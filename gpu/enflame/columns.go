@@ -2,7 +2,6 @@ package enflame
 
 import (
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -54,7 +53,7 @@ func (c *card) sample(names, words []string) {
 	}
 }
 
-var wideBlank = regexp.MustCompile(`\s{2,}|\t`)
+var wideBlank = text.Lazy(`\s{2,}|\t`)
 
 // parseList reads "-L": a heading, whose titles have blanks in them, and a line
 // for each card. Below a card its instances (DRS) may follow; they have no bus.

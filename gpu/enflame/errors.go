@@ -1,7 +1,6 @@
 package enflame
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -20,15 +19,15 @@ const (
 
 var (
 	toolErrors = []struct {
-		words *regexp.Regexp
+		words *text.Pattern
 		code  string
 	}{
-		{regexp.MustCompile(`(?i)\bno (?:enflame |gcu |available )*(?:devices?|gcus?)\b`), CodeNoDevice},
-		{regexp.MustCompile(`(?i)\bdriver\b.*\bnot\b|\bno driver\b`), CodeDriver},
-		{regexp.MustCompile(`(?i)error while loading shared libraries`), CodeLibrary},
-		{regexp.MustCompile(`(?i)^\W*(?:error|failed|unable to|can(?:no|')t)\b|\befml\b.*\b(?:error|fail\w*)`), CodeTool},
+		{text.Lazy(`(?i)\bno (?:enflame |gcu |available )*(?:devices?|gcus?)\b`), CodeNoDevice},
+		{text.Lazy(`(?i)\bdriver\b.*\bnot\b|\bno driver\b`), CodeDriver},
+		{text.Lazy(`(?i)error while loading shared libraries`), CodeLibrary},
+		{text.Lazy(`(?i)^\W*(?:error|failed|unable to|can(?:no|')t)\b|\befml\b.*\b(?:error|fail\w*)`), CodeTool},
 	}
-	cardError = regexp.MustCompile(`(?i)\b(?:dev(?:ice)?(?: id)?|gcu)\s*[:#\[]?\s*(\d{1,4})\b|\b((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b`)
+	cardError = text.Lazy(`(?i)\b(?:dev(?:ice)?(?: id)?|gcu)\s*[:#\[]?\s*(\d{1,4})\b|\b((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b`)
 )
 
 // parseError reads an output that holds nothing but errors. One that names a

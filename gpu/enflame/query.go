@@ -2,7 +2,6 @@ package enflame
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -11,8 +10,8 @@ import (
 )
 
 var (
-	cardHead = regexp.MustCompile(`^\s*DEV ID\s*:?\s*(\d{1,4})\s*$`)
-	failing  = regexp.MustCompile(`(?i)\b(?:error|failed|fail|unable|timeout)\b`)
+	cardHead = text.Lazy(`^\s*DEV ID\s*:?\s*(\d{1,4})\s*$`)
+	failing  = text.Lazy(`(?i)\b(?:error|failed|fail|unable|timeout)\b`)
 )
 
 // parseQuery reads "-q" with any "-d": a heading for each card, below it sections

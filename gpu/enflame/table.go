@@ -1,7 +1,6 @@
 package enflame
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -10,11 +9,11 @@ import (
 )
 
 var (
-	banner   = regexp.MustCompile(`EFSMI:?\s+\S+\s+Driver Ver\s*:\s*(\S+)`)
-	nameCell = regexp.MustCompile(`^(\d{1,4})\s+(\S.*)$`)
-	na       = regexp.MustCompile(`(?i)\bN/A\b`)
-	slash    = regexp.MustCompile(`(\S+)\s*/\s*(\S+)`)
-	level    = regexp.MustCompile(`^(?:[A-Z][a-z]+|LP\d+|[A-Z]{2,}\d*)$`) // Sleep, Active, LP1
+	banner   = text.Lazy(`EFSMI:?\s+\S+\s+Driver Ver\s*:\s*(\S+)`)
+	nameCell = text.Lazy(`^(\d{1,4})\s+(\S.*)$`)
+	na       = text.Lazy(`(?i)\bN/A\b`)
+	slash    = text.Lazy(`(\S+)\s*/\s*(\S+)`)
+	level    = text.Lazy(`^(?:[A-Z][a-z]+|LP\d+|[A-Z]{2,}\d*)$`) // Sleep, Active, LP1
 )
 
 // parseTable reads the default output, whose rows have two lines, in a frame of

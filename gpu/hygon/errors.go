@@ -1,7 +1,6 @@
 package hygon
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -20,17 +19,17 @@ const (
 
 var (
 	// "Error: Dcu[0]: No DRM devices available, exiting." and "HCU[1] : ERROR: …"
-	cardError  = regexp.MustCompile(`(?i)^\s*(?:error|warning)\s*:\s*(?:hcu|dcu|gpu)\[(\d{1,4})\]\s*:\s*(.+)$`)
-	errorFirst = regexp.MustCompile(`(?i)^(?:error|unable to|failed to)\b`)
+	cardError  = text.Lazy(`(?i)^\s*(?:error|warning)\s*:\s*(?:hcu|dcu|gpu)\[(\d{1,4})\]\s*:\s*(.+)$`)
+	errorFirst = text.Lazy(`(?i)^(?:error|unable to|failed to)\b`)
 	toolErrors = []struct {
-		words *regexp.Regexp
+		words *text.Pattern
 		code  string
 	}{
-		{regexp.MustCompile(`(?i)runtime does not initialize`), CodeRuntime},
-		{regexp.MustCompile(`(?i)driver not initialized|not found in modules`), CodeDriver},
-		{regexp.MustCompile(`(?i)no drm devices`), CodeNoDRM},
-		{regexp.MustCompile(`(?i)permission denied`), CodePermission},
-		{regexp.MustCompile(`(?i)^\s*error\b`), CodeTool},
+		{text.Lazy(`(?i)runtime does not initialize`), CodeRuntime},
+		{text.Lazy(`(?i)driver not initialized|not found in modules`), CodeDriver},
+		{text.Lazy(`(?i)no drm devices`), CodeNoDRM},
+		{text.Lazy(`(?i)permission denied`), CodePermission},
+		{text.Lazy(`(?i)^\s*error\b`), CodeTool},
 	}
 )
 
@@ -93,7 +92,7 @@ func lspciHint(lines []string) string {
 	return ""
 }
 
-var driverLine = regexp.MustCompile(`(?i)^\s*driver version\s*:\s*(\S+)`)
+var driverLine = text.Lazy(`(?i)^\s*driver version\s*:\s*(\S+)`)
 
 // driverVersion returns what --showdriverversion prints.
 func driverVersion(lines []string) string {

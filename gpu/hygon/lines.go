@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,8 +13,8 @@ import (
 )
 
 var (
-	cardLine = regexp.MustCompile(`^\s*(?:HCU|DCU|GPU)\[(\d{1,4})\]\s*:\s*(.*)$`)
-	cardName = regexp.MustCompile(`^card(\d{1,4})$`)
+	cardLine = text.Lazy(`^\s*(?:HCU|DCU|GPU)\[(\d{1,4})\]\s*:\s*(.*)$`)
+	cardName = text.Lazy(`^card(\d{1,4})$`)
 )
 
 // parseLines reads what most options print, "HCU[0] : Card Series: K100_AI", and

@@ -3,7 +3,6 @@ package hygon
 import (
 	"bytes"
 	"errors"
-	"regexp"
 	"slices"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -47,7 +46,7 @@ func isAMD(output []byte) bool {
 		bytes.Contains(output, []byte("Advanced Micro Devices"))
 }
 
-var hygonWord = regexp.MustCompile(`(?i)\b[hd]cu\b|hygon|haiguang`)
+var hygonWord = text.Lazy(`(?i)\b[hd]cu\b|hygon|haiguang`)
 
 // isHygon reports whether an output shows whose tool it is.
 func isHygon(output []byte) bool { return !isAMD(output) && hygonWord.Match(output) }

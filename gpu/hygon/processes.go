@@ -1,14 +1,13 @@
 package hygon
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/text"
 )
 
-var quoted = regexp.MustCompile(`'(\d{1,4})'`)
+var quoted = text.Lazy(`'(\d{1,4})'`)
 
 // parseProcesses reads --showpids. It has no names; a process on several cards
 // lists them, "['0'] ['1']", and its memory is their sum. (The numbers of "HCU

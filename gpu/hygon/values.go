@@ -1,7 +1,6 @@
 package hygon
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -22,10 +21,10 @@ type cardValues struct {
 var sensors = []string{"edge", "junction", "core"}
 
 var (
-	sensorKey = regexp.MustCompile(`^temperature \(sensor (\w+)\)`)
-	useKey    = regexp.MustCompile(`^(?:hcu|dcu|gpu) use \(%\)$`)
-	memoryKey = regexp.MustCompile(`^vram total (used )?memory \((\w+)\)$`)
-	powerKey  = regexp.MustCompile(`^(max )?(?:average |current )?(?:socket )?graphics package power \((m?w)\)$`)
+	sensorKey = text.Lazy(`^temperature \(sensor (\w+)\)`)
+	useKey    = text.Lazy(`^(?:hcu|dcu|gpu) use \(%\)$`)
+	memoryKey = text.Lazy(`^vram total (used )?memory \((\w+)\)$`)
+	powerKey  = text.Lazy(`^(max )?(?:average |current )?(?:socket )?graphics package power \((m?w)\)$`)
 )
 
 // set takes in one value of the "HCU[n]" lines, JSON or CSV, which share their

@@ -1,13 +1,11 @@
 package hygon
 
 import (
-	"regexp"
-
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/text"
 )
 
-var virtualDevice = regexp.MustCompile(`^\s*Device (\d{1,4}):\s*$`)
+var virtualDevice = text.Lazy(`^\s*Device (\d{1,4}):\s*$`)
 
 // parseVirtual reads "hy-smi virtual -show-device-info" (hy-virtual is its old
 // name): what a virtual DCU has of its card.

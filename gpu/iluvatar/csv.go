@@ -1,7 +1,6 @@
 package iluvatar
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -10,8 +9,8 @@ import (
 )
 
 var (
-	column    = regexp.MustCompile(`^([a-z_]+(?:\.[a-z_]+)*)(?:\s*\[(\S+)\])?$`) // "memory.total [MiB]"
-	fieldName = regexp.MustCompile(`^(?:index|name|uuid|gpu_uuid|(?:memory|utilization|temperature|power|gpu|pci)\.[a-z_.]+)$`)
+	column    = text.Lazy(`^([a-z_]+(?:\.[a-z_]+)*)(?:\s*\[(\S+)\])?$`) // "memory.total [MiB]"
+	fieldName = text.Lazy(`^(?:index|name|uuid|gpu_uuid|(?:memory|utilization|temperature|power|gpu|pci)\.[a-z_.]+)$`)
 )
 
 // parseCSV reads "--query-gpu=… --format=csv". Without a header ("noheader") the

@@ -1,7 +1,6 @@
 package iluvatar
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -21,16 +20,16 @@ const (
 
 var (
 	toolErrors = []struct {
-		words *regexp.Regexp
+		words *text.Pattern
 		code  string
 	}{
-		{regexp.MustCompile(`(?i)is not a valid field to query|invalid combination of input arguments|invalid argument`), CodeArgument},
-		{regexp.MustCompile(`(?i)\bno devices? (?:were |was )?found`), CodeNoDevice},
-		{regexp.MustCompile(`(?i)\bdriver\b.*\bnot\b|couldn't communicate with`), CodeDriver},
-		{regexp.MustCompile(`(?i)error while loading shared libraries`), CodeLibrary},
-		{regexp.MustCompile(`(?i)^\s*(?:error|failed to|unable to|can(?:no|')t)\b`), CodeTool},
+		{text.Lazy(`(?i)is not a valid field to query|invalid combination of input arguments|invalid argument`), CodeArgument},
+		{text.Lazy(`(?i)\bno devices? (?:were |was )?found`), CodeNoDevice},
+		{text.Lazy(`(?i)\bdriver\b.*\bnot\b|couldn't communicate with`), CodeDriver},
+		{text.Lazy(`(?i)error while loading shared libraries`), CodeLibrary},
+		{text.Lazy(`(?i)^\s*(?:error|failed to|unable to|can(?:no|')t)\b`), CodeTool},
 	}
-	cardAddress = regexp.MustCompile(`(?i)\b(?:GPU\s*)?((?:[0-9a-f]{4,8}:)[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b|\bGPU\s+(\d{1,4})\b`)
+	cardAddress = text.Lazy(`(?i)\b(?:GPU\s*)?((?:[0-9a-f]{4,8}:)[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b|\bGPU\s+(\d{1,4})\b`)
 )
 
 // parseError reads an output that holds nothing but errors. One that names a

@@ -1,7 +1,6 @@
 package iluvatar
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -10,10 +9,10 @@ import (
 
 var (
 	// "GPU 00000000:0C:00.0", "GPU 0"
-	cardHead = regexp.MustCompile(`^GPU\s+(?:((?:[0-9A-Fa-f]{4,8}:)[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])|(\d{1,4}))\s*$`)
+	cardHead = text.Lazy(`^GPU\s+(?:((?:[0-9A-Fa-f]{4,8}:)[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])|(\d{1,4}))\s*$`)
 	// "GPU  0: Iluvatar BI-V100 (UUID: GPU-…)"
-	listRow = regexp.MustCompile(`^\s*GPU\s+(\d{1,4})\s*:\s*(.*?)\s*\(UUID\s*:\s*([^)\s]*)\s*\)`)
-	lspci   = regexp.MustCompile(`^\s*((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s.*\[1e3e:[0-9a-f]{4}\]`)
+	listRow = text.Lazy(`^\s*GPU\s+(\d{1,4})\s*:\s*(.*?)\s*\(UUID\s*:\s*([^)\s]*)\s*\)`)
+	lspci   = text.Lazy(`^\s*((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s.*\[1e3e:[0-9a-f]{4}\]`)
 )
 
 // parseList reads -L.

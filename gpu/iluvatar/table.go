@@ -1,7 +1,6 @@
 package iluvatar
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -10,10 +9,10 @@ import (
 )
 
 var (
-	banner   = regexp.MustCompile(`IX-ML\s*:\s*\S+\s+Driver Version\s*:\s*(\S+)`)
-	nameCell = regexp.MustCompile(`^(\d{1,4})\s+(\S.*)$`)
-	na       = regexp.MustCompile(`(?i)\bN/A\b`)
-	power    = regexp.MustCompile(`(\S+)\s*/\s*(\S+)`)
+	banner   = text.Lazy(`IX-ML\s*:\s*\S+\s+Driver Version\s*:\s*(\S+)`)
+	nameCell = text.Lazy(`^(\d{1,4})\s+(\S.*)$`)
+	na       = text.Lazy(`(?i)\bN/A\b`)
+	power    = text.Lazy(`(\S+)\s*/\s*(\S+)`)
 )
 
 // parseTable reads the default output, whose rows have two lines:
@@ -105,7 +104,7 @@ func (t *table) cell(cells []string, word string, other int) string {
 }
 
 // processRow is a process: card, pid, name, memory in MiB.
-var processRow = regexp.MustCompile(`^(\d{1,4})\s+(\d{1,10})\s+(\S.*?)\s+(\S+)$`)
+var processRow = text.Lazy(`^(\d{1,4})\s+(\d{1,10})\s+(\S.*?)\s+(\S+)$`)
 
 func readProcesses(lines []string) []gpu.Process {
 	var found []gpu.Process

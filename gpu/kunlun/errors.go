@@ -1,7 +1,6 @@
 package kunlun
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -19,16 +18,16 @@ const (
 )
 
 var (
-	errorWord = regexp.MustCompile(`(?i)\b(error|failed|unable to|lost)\b`)
-	busInText = regexp.MustCompile(`\b[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]\b`)
-	xpuInText = regexp.MustCompile(`(?:\bXPU ?|/dev/xpu)(\d{1,3})\b`)
+	errorWord = text.Lazy(`(?i)\b(error|failed|unable to|lost)\b`)
+	busInText = text.Lazy(`\b[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]\b`)
+	xpuInText = text.Lazy(`(?:\bXPU ?|/dev/xpu)(\d{1,3})\b`)
 
 	toolErrors = []struct {
-		words *regexp.Regexp
+		words *text.Pattern
 		code  string
 	}{
-		{regexp.MustCompile(`error while loading shared libraries`), CodeLibrary},
-		{regexp.MustCompile(`(?i)permission denied`), CodePermission},
+		{text.Lazy(`error while loading shared libraries`), CodeLibrary},
+		{text.Lazy(`(?i)permission denied`), CodePermission},
 		{errorWord, CodeTool},
 	}
 )

@@ -1,7 +1,6 @@
 package kunlun
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -23,7 +22,7 @@ const (
 	columnModel       = 21
 )
 
-var machineField = regexp.MustCompile(`"[^"]*"|\S+`)
+var machineField = text.Lazy(`"[^"]*"|\S+`)
 
 // parseMachine reads "-m", a line of blank-separated values a device, without a
 // header.
@@ -63,7 +62,7 @@ func watts(s string) *float64 {
 
 // valueLine is what monitoring scripts make of a device's line:
 // "37C 74W 0MiB 32768MiB 0%".
-var valueLine = regexp.MustCompile(`^\s*(\d+C)\s+(\d+W)\s+(\d+MiB)\s+(\d+MiB)\s+(\d+%)\s*$`)
+var valueLine = text.Lazy(`^\s*(\d+C)\s+(\d+W)\s+(\d+MiB)\s+(\d+MiB)\s+(\d+%)\s*$`)
 
 // parseValues reads such lines; they do not say which device each is of.
 func parseValues(lines []string) (gpu.Parsed, bool) {

@@ -3,7 +3,6 @@ package kunlun
 import (
 	"bytes"
 	"errors"
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -46,7 +45,7 @@ func isIntel(output []byte) bool {
 	return bytes.Contains(output, []byte("Intel(R)")) || bytes.Contains(output, []byte("Level Zero"))
 }
 
-var kunlunWord = regexp.MustCompile(`XPU-RT Version|XPUSMI|(?i:kunlun)|\bDevID\b|/dev/xpu\d`)
+var kunlunWord = text.Lazy(`XPU-RT Version|XPUSMI|(?i:kunlun)|\bDevID\b|/dev/xpu\d`)
 
 // isKunlun reports whether an output shows whose tool it is.
 func isKunlun(output []byte) bool { return !isIntel(output) && kunlunWord.Match(output) }
@@ -127,7 +126,7 @@ func parseTopology(lines []string) (gpu.Parsed, bool) {
 	return gpu.Parsed{Topology: t}, t != nil
 }
 
-var listLine = regexp.MustCompile(`^\s*XPU (\d{1,4}):\s*(\S.*)$`)
+var listLine = text.Lazy(`^\s*XPU (\d{1,4}):\s*(\S.*)$`)
 
 // parseList reads -L. Versions differ in what they print of a card: its bus id,
 // "P800 OAM (UUID: GPU-…)" or "P800 OAM  GPU-…".

@@ -2,14 +2,13 @@ package kunlun
 
 import (
 	"cmp"
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/text"
 )
 
-var queryHeading = regexp.MustCompile(`^\s*XPU ([0-9a-fA-F:.]+)\s*$`)
+var queryHeading = text.Lazy(`^\s*XPU ([0-9a-fA-F:.]+)\s*$`)
 
 // queried is one card's part of -q: values by heading and key, "memory usage/total".
 type queried struct {

@@ -1,7 +1,6 @@
 package kunlun
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -9,14 +8,14 @@ import (
 )
 
 var (
-	banner = regexp.MustCompile(`XPU-SMI\s.*Driver Version:\s*([^\s|]+)`)
+	banner = text.Lazy(`XPU-SMI\s.*Driver Version:\s*([^\s|]+)`)
 	// |   0  P800 OAM           N/A   | 00000000:03:00.0 N/A |                    0 |
-	nameCell = regexp.MustCompile(`^(\d{1,4})\s+(\S.*?)\s+(?:N/A|On|Off|Enabled|Disabled)$`)
+	nameCell = text.Lazy(`^(\d{1,4})\s+(\S.*?)\s+(?:N/A|On|Off|Enabled|Disabled)$`)
 	// | N/A   39C  N/A     91W / 400W |  31058MiB / 98304MiB |      0%      Default |
-	powerPair   = regexp.MustCompile(`([\d.]+\s*W|N/A|ERR!)\s*/\s*([\d.]+\s*W|N/A|ERR!)$`)
-	celsiusWord = regexp.MustCompile(`^-?\d+C$`)
+	powerPair   = text.Lazy(`([\d.]+\s*W|N/A|ERR!)\s*/\s*([\d.]+\s*W|N/A|ERR!)$`)
+	celsiusWord = text.Lazy(`^-?\d+C$`)
 	// |    0   N/A  N/A     41001      C   python                         3000MiB |
-	processCell = regexp.MustCompile(`^(\d{1,4})\s+\S+\s+\S+\s+(\d+)\s+\S+\s+(.*?)\s*(\d+\s*MiB|N/A)$`)
+	processCell = text.Lazy(`^(\d{1,4})\s+\S+\s+\S+\s+(\d+)\s+\S+\s+(.*?)\s*(\d+\s*MiB|N/A)$`)
 )
 
 // table reads the table that looks like nvidia-smi's, with three lines a card:

@@ -1,10 +1,10 @@
 package metax
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/text"
 )
 
 // Codes of collector errors and failures that this package gives.
@@ -19,14 +19,14 @@ const (
 )
 
 var toolErrors = []struct {
-	words *regexp.Regexp
+	words *text.Pattern
 	code  string
 }{
-	{regexp.MustCompile(`^\s*PARSE ERROR\b`), CodeArgument},
-	{regexp.MustCompile(`(?i)\bno (?:available |metax |gpu )?devices?\b`), CodeNoDevice},
-	{regexp.MustCompile(`(?i)\bdriver\b.*\bnot\b|\bno driver\b|module metax`), CodeDriver},
-	{regexp.MustCompile(`(?i)error while loading shared libraries`), CodeLibrary},
-	{regexp.MustCompile(`(?i)^\s*(?:error|failed to|unable to|can(?:no|')t)\b|\b(?:mx|ht)sml\w* failed\b|\bsysfs error\b`), CodeTool},
+	{text.Lazy(`^\s*PARSE ERROR\b`), CodeArgument},
+	{text.Lazy(`(?i)\bno (?:available |metax |gpu )?devices?\b`), CodeNoDevice},
+	{text.Lazy(`(?i)\bdriver\b.*\bnot\b|\bno driver\b|module metax`), CodeDriver},
+	{text.Lazy(`(?i)error while loading shared libraries`), CodeLibrary},
+	{text.Lazy(`(?i)^\s*(?:error|failed to|unable to|can(?:no|')t)\b|\b(?:mx|ht)sml\w* failed\b|\bsysfs error\b`), CodeTool},
 }
 
 // parseError reads an output that holds nothing but an error.

@@ -1,7 +1,6 @@
 package metax
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -9,12 +8,12 @@ import (
 )
 
 var (
-	cardHead = regexp.MustCompile(`^\s*GPU#(\d{1,4})\s+(\S.*?)\s*$`)
+	cardHead = text.Lazy(`^\s*GPU#(\d{1,4})\s+(\S.*?)\s*$`)
 	// "GPU 0: MXC500 (UUID: GPU-…)"
-	listRow = regexp.MustCompile(`^\s*GPU\s+(\d{1,4})\s*:\s*(.*?\(UUID\s*:.*)$`)
-	uuid    = regexp.MustCompile(`\(UUID\s*:\s*([^)\s]*)\s*\)`)
-	address = regexp.MustCompile(`(?:^|\s)((?:[0-9a-fA-F]{4,8}:)[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])(?:\s|$)`)
-	failing = regexp.MustCompile(`(?i)\b(?:error|failed|fail)\b`)
+	listRow = text.Lazy(`^\s*GPU\s+(\d{1,4})\s*:\s*(.*?\(UUID\s*:.*)$`)
+	uuid    = text.Lazy(`\(UUID\s*:\s*([^)\s]*)\s*\)`)
+	address = text.Lazy(`(?:^|\s)((?:[0-9a-fA-F]{4,8}:)[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])(?:\s|$)`)
+	failing = text.Lazy(`(?i)\b(?:error|failed|fail)\b`)
 )
 
 // parseLog reads the output of -L and of any --show options: a heading for each

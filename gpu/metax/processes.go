@@ -1,7 +1,6 @@
 package metax
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -9,7 +8,7 @@ import (
 )
 
 // processRow is a process: card, pid, name (cut at 15 bytes), memory in MiB.
-var processRow = regexp.MustCompile(`^(\d{1,4})\s+(\d{1,10})\s+(\S.*?)\s+(\S+)$`)
+var processRow = text.Lazy(`^(\d{1,4})\s+(\d{1,10})\s+(\S.*?)\s+(\S+)$`)
 
 func isProcessTitle(cell string) bool { return cell == "Process:" || cell == "Processes:" }
 

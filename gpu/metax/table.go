@@ -1,7 +1,6 @@
 package metax
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -10,11 +9,11 @@ import (
 )
 
 var (
-	driver     = regexp.MustCompile(`Kernel Mode Driver Version\s*:\s*(\S+)`)
-	nameCell   = regexp.MustCompile(`^(\d{1,4})\s+(\S.*)$`)
-	persistent = regexp.MustCompile(`\s+(?:On|Off|N/?A)$`)
-	na         = regexp.MustCompile(`(?i)\bN/A\b`)
-	powerPair  = regexp.MustCompile(`(\S+)\s*/\s*(\S+)`)
+	driver     = text.Lazy(`Kernel Mode Driver Version\s*:\s*(\S+)`)
+	nameCell   = text.Lazy(`^(\d{1,4})\s+(\S.*)$`)
+	persistent = text.Lazy(`\s+(?:On|Off|N/?A)$`)
+	na         = text.Lazy(`(?i)\bN/A\b`)
+	powerPair  = text.Lazy(`(\S+)\s*/\s*(\S+)`)
 )
 
 // parseTable reads the default output. Rows have two lines, and the bus id tells

@@ -1,7 +1,6 @@
 package musa
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -21,17 +20,17 @@ const (
 
 var (
 	toolErrors = []struct {
-		words *regexp.Regexp
+		words *text.Pattern
 		code  string
 	}{
-		{regexp.MustCompile(`(?i)no mt gpu device`), CodeNoDevice},
-		{regexp.MustCompile(`(?i)failed to initiali[sz]e mtml`), CodeLibrary},
-		{regexp.MustCompile(`(?i)failed to load driver`), CodeDriver},
-		{regexp.MustCompile(`(?i)executable file not found`), CodeRuntime},
-		{regexp.MustCompile(`(?i)mthreads-gmi: (?:command )?not found`), CodeNotFound},
-		{regexp.MustCompile(`(?i)^\s*(?:error|failed to|unable to)\b`), CodeTool},
+		{text.Lazy(`(?i)no mt gpu device`), CodeNoDevice},
+		{text.Lazy(`(?i)failed to initiali[sz]e mtml`), CodeLibrary},
+		{text.Lazy(`(?i)failed to load driver`), CodeDriver},
+		{text.Lazy(`(?i)executable file not found`), CodeRuntime},
+		{text.Lazy(`(?i)mthreads-gmi: (?:command )?not found`), CodeNotFound},
+		{text.Lazy(`(?i)^\s*(?:error|failed to|unable to)\b`), CodeTool},
 	}
-	cardError = regexp.MustCompile(`(?i)\bGPU\s*(\d{1,4})\b|\b((?:[0-9a-f]{4,8}:)[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b`)
+	cardError = text.Lazy(`(?i)\bGPU\s*(\d{1,4})\b|\b((?:[0-9a-f]{4,8}:)[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b`)
 )
 
 // parseError reads an output that holds nothing but errors. One that names a

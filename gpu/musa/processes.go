@@ -1,7 +1,6 @@
 package musa
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -10,7 +9,7 @@ import (
 
 // processRow is a process: card, pid, name (which may have blanks, and may be
 // cut on the left with "..."), memory.
-var processRow = regexp.MustCompile(`^\s*(\d{1,4})\s+(\d{1,10})\s+(\S.*?)\s+(\S+)\s*$`)
+var processRow = text.Lazy(`^\s*(\d{1,4})\s+(\d{1,10})\s+(\S.*?)\s+(\S+)\s*$`)
 
 func isProcessHeader(line string) bool {
 	return strings.HasPrefix(strings.TrimSpace(line), "Processes")

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -16,9 +15,9 @@ import (
 
 var (
 	// "GPU0 00000000:01:00.0", "GPU 0", "GPU 00000000:01:00.0"
-	cardHead = regexp.MustCompile(`^GPU\s*[:#]?\s*(\d{1,4})?(?:\s*:)?(?:\s+([0-9A-Fa-f]{1,8}(?::[0-9A-Fa-f]{1,2}){2}\.[0-7]))?\s*$`)
+	cardHead = text.Lazy(`^GPU\s*[:#]?\s*(\d{1,4})?(?:\s*:)?(?:\s+([0-9A-Fa-f]{1,8}(?::[0-9A-Fa-f]{1,2}){2}\.[0-7]))?\s*$`)
 	// "GPU 0 : MTT S80 (UUID : 4b1d…)"
-	listRow = regexp.MustCompile(`^\s*GPU\s*(\d{1,4})\s*:\s*(.*?)\s*\(UUID\s*:\s*([^)\s]*)\s*\)`)
+	listRow = text.Lazy(`^\s*GPU\s*(\d{1,4})\s*:\s*(.*?)\s*\(UUID\s*:\s*([^)\s]*)\s*\)`)
 )
 
 // parseList reads -L.

@@ -1,7 +1,6 @@
 package musa
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -9,9 +8,9 @@ import (
 )
 
 var (
-	banner  = regexp.MustCompile(`(?i)mthreads-gmi\s*:\s*\S+\s+Driver Version\s*:\s*(\S+)`)
-	cardRow = regexp.MustCompile(`^\s*(\d{1,4})\s+(\S.*?)\s*\|`)
-	memory  = regexp.MustCompile(`(\S+?)\((\S+?)\)`) // 2MiB(16384MiB)
+	banner  = text.Lazy(`(?i)mthreads-gmi\s*:\s*\S+\s+Driver Version\s*:\s*(\S+)`)
+	cardRow = text.Lazy(`^\s*(\d{1,4})\s+(\S.*?)\s*\|`)
+	memory  = text.Lazy(`(\S+?)\((\S+?)\)`) // 2MiB(16384MiB)
 )
 
 // parseTable reads the table of "mthreads-gmi" and "mthreads-gmi -cf", whose

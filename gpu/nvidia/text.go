@@ -3,12 +3,12 @@ package nvidia
 import (
 	"context"
 	"errors"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/nvidia/smi"
+	"github.com/heteroflow/node-agent/gpu/text"
 	"github.com/heteroflow/node-agent/gpu/tool"
 )
 
@@ -132,7 +132,7 @@ func (t *Text) further(ctx context.Context, args ...string) (gpu.Parsed, error) 
 	return p, nil
 }
 
-var quotedField = regexp.MustCompile(`"([^"]+)"`)
+var quotedField = text.Lazy(`"([^"]+)"`)
 
 // query runs --query-gpu, again without each field that the driver refuses.
 func (t *Text) query(ctx context.Context, options ...string) (gpu.Parsed, []string, error) {

@@ -2,11 +2,10 @@ package text
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 )
 
-var busID = regexp.MustCompile(`(?i)^(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?$`)
+var busID = Lazy(`(?i)^(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?$`)
 
 // BusID returns a PCI address in the form sysfs uses, "0000:c1:00.0": lower
 // case, domain of at least four digits, function .0 when it is not given. Tools

@@ -2,12 +2,11 @@ package text
 
 import (
 	"bytes"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 )
 
-var ansi = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])`)
+var ansi = Lazy(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])`)
 
 // Lines returns the output as lines: invalid UTF-8 replaced, ANSI escapes, CR
 // and NUL removed. Leading and trailing blanks stay.
@@ -83,7 +82,7 @@ func Pair(s string) (first, second string, ok bool) {
 	return back(first), back(second), true
 }
 
-var na = regexp.MustCompile(`(?i)\bN/A\b`)
+var na = Lazy(`(?i)\bN/A\b`)
 
 // JSON returns the output from its first "{" to its last "}": tools print
 // banners and warnings around their JSON. Nil when there is none.

@@ -5,9 +5,10 @@ import (
 	"cmp"
 	"encoding/csv"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/heteroflow/node-agent/gpu/text"
 )
 
 // What a masked word becomes begins with one of these.
@@ -66,7 +67,7 @@ func (m *mask) apply(out []byte) []byte {
 
 // labelled finds values that an output itself calls a serial number or a host
 // name: "Serial Number : X", "SN: X", <serial>X</serial>, "Board SN" : "X".
-var labelled = regexp.MustCompile(
+var labelled = text.Lazy(
 	`(?i)(?:serial(?:[ _-]?(?:number|no\.?|num))?|\bSN|\bhost[ _-]?name)"?\s*(?:\(s\))?\s*(?:[:=>]|-->)+\s*"?([A-Za-z0-9][A-Za-z0-9._/-]{4,})`)
 
 // serials returns what an output gives away: labelled values, and the columns of

@@ -15,6 +15,7 @@ import (
 
 	"github.com/heteroflow/node-agent/agent/journal"
 	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/text"
 	"github.com/heteroflow/node-agent/gpu/tool"
 	"github.com/heteroflow/node-agent/protocol"
 )
@@ -199,5 +200,12 @@ func TestInContainer(t *testing.T) {
 				t.Errorf("got %t", got)
 			}
 		})
+	}
+}
+
+// Each vendor's expressions are compiled when they are first used; all of them are here.
+func TestEveryPatternOfEveryVendorCompiles(t *testing.T) {
+	if err := text.CompileAll(); err != nil {
+		t.Fatal(err)
 	}
 }

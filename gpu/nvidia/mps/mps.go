@@ -11,7 +11,6 @@ package mps
 import (
 	"errors"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,15 +33,15 @@ const (
 )
 
 var (
-	noDaemon   = regexp.MustCompile(`(?i)Cannot find MPS control daemon process`)
-	second     = regexp.MustCompile(`(?i)An instance of this daemon is already running`)
-	logLine    = regexp.MustCompile(`^\[[^\]]*\bControl\s+(\d+)\]\s+(.*)$`)
-	logSocket  = regexp.MustCompile(`using socket (/\S+)/control\b`)
-	logPipe    = regexp.MustCompile(`CUDA_MPS_PIPE_DIRECTORY=(/\S+)`)
-	clientFail = regexp.MustCompile(`(?i)\berror:?\s*(80[5-9]|81\d)\b.*\bMPS\b|MPS client failed to connect|` +
+	noDaemon   = text.Lazy(`(?i)Cannot find MPS control daemon process`)
+	second     = text.Lazy(`(?i)An instance of this daemon is already running`)
+	logLine    = text.Lazy(`^\[[^\]]*\bControl\s+(\d+)\]\s+(.*)$`)
+	logSocket  = text.Lazy(`using socket (/\S+)/control\b`)
+	logPipe    = text.Lazy(`CUDA_MPS_PIPE_DIRECTORY=(/\S+)`)
+	clientFail = text.Lazy(`(?i)\berror:?\s*(80[5-9]|81\d)\b.*\bMPS\b|MPS client failed to connect|` +
 		`CUDA_ERROR_MPS_CONNECTION_FAILED|cudaErrorMpsConnectionFailed`)
-	errorCode = regexp.MustCompile(`\b(80[5-9]|81\d)\b`)
-	prompt    = regexp.MustCompile(`^\s*[$#>]\s+(.*\b` + Tool + `\b.*)$`)
+	errorCode = text.Lazy(`\b(80[5-9]|81\d)\b`)
+	prompt    = text.Lazy(`^\s*[$#>]\s+(.*\b` + Tool + `\b.*)$`)
 )
 
 // connectFailed is cudaErrorMpsConnectionFailed, whose text stands for it.

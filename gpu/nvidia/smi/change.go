@@ -1,8 +1,6 @@
 package smi
 
 import (
-	"regexp"
-
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/text"
 )
@@ -10,7 +8,7 @@ import (
 // change is one kind of line of the create and destroy commands. They act on a
 // list one by one and stop at the first that fails: every line counts.
 type change struct {
-	pattern *regexp.Regexp
+	pattern *text.Pattern
 	note    func(r *gpu.MIGResult, m []string)
 }
 
@@ -18,7 +16,7 @@ type change struct {
 // name the compute instance that they made.
 var changes = []change{
 	{
-		regexp.MustCompile(`(?i)^Successfully created GPU instance ID\s+(\d+) on GPU\s+(\d+) using profile (?:MIG\s+)?(\S+) \(ID\s+(\d+)\)`),
+		text.Lazy(`(?i)^Successfully created GPU instance ID\s+(\d+) on GPU\s+(\d+) using profile (?:MIG\s+)?(\S+) \(ID\s+(\d+)\)`),
 		func(r *gpu.MIGResult, m []string) {
 			r.CreatedGI = append(r.CreatedGI, gpu.MIGRef{
 				GPU: number(m[2]), GI: number(m[1]), Profile: m[3], ProfileID: natural(m[4]),
@@ -26,43 +24,43 @@ var changes = []change{
 		},
 	},
 	{
-		regexp.MustCompile(`(?i)^Successfully created compute instance(?: ID\s+(\d+))? on GPU\s+(\d+) GPU instance ID\s+(\d+)`),
+		text.Lazy(`(?i)^Successfully created compute instance(?: ID\s+(\d+))? on GPU\s+(\d+) GPU instance ID\s+(\d+)`),
 		func(r *gpu.MIGResult, m []string) {
 			r.CreatedCI = append(r.CreatedCI, gpu.MIGRef{GPU: number(m[2]), GI: number(m[3]), CI: natural(m[1])})
 		},
 	},
 	{
-		regexp.MustCompile(`(?i)^Successfully destroyed compute instance ID\s+(\d+) from GPU\s+(\d+) GPU instance ID\s+(\d+)`),
+		text.Lazy(`(?i)^Successfully destroyed compute instance ID\s+(\d+) from GPU\s+(\d+) GPU instance ID\s+(\d+)`),
 		func(r *gpu.MIGResult, m []string) {
 			r.DestroyedCI = append(r.DestroyedCI, gpu.MIGRef{GPU: number(m[2]), GI: number(m[3]), CI: natural(m[1])})
 		},
 	},
 	{
-		regexp.MustCompile(`(?i)^Successfully destroyed GPU instance ID\s+(\d+) from GPU\s+(\d+)`),
+		text.Lazy(`(?i)^Successfully destroyed GPU instance ID\s+(\d+) from GPU\s+(\d+)`),
 		func(r *gpu.MIGResult, m []string) {
 			r.DestroyedGI = append(r.DestroyedGI, gpu.MIGRef{GPU: number(m[2]), GI: number(m[1])})
 		},
 	},
 	{
-		regexp.MustCompile(`(?i)^Unable to create a (?:GPU|compute) instance on GPU\s+\d+ (?:GPU instance ID\s+\d+ )?using profile (?:MIG\s+)?([^\s:]\S*?): (.*)$`),
+		text.Lazy(`(?i)^Unable to create a (?:GPU|compute) instance on GPU\s+\d+ (?:GPU instance ID\s+\d+ )?using profile (?:MIG\s+)?([^\s:]\S*?): (.*)$`),
 		func(r *gpu.MIGResult, m []string) { r.FailedProfile, r.Error = m[1], nvmlCode(m[2]) },
 	},
 	{
-		regexp.MustCompile(`(?i)^Unable to destroy compute instance ID\s+(\d+) from GPU\s+(\d+) GPU instance ID\s+(\d+): (.*)$`),
+		text.Lazy(`(?i)^Unable to destroy compute instance ID\s+(\d+) from GPU\s+(\d+) GPU instance ID\s+(\d+): (.*)$`),
 		func(r *gpu.MIGResult, m []string) {
 			r.FailedCI = append(r.FailedCI, gpu.MIGRef{GPU: number(m[2]), GI: number(m[3]), CI: natural(m[1])})
 			r.Error = nvmlCode(m[4])
 		},
 	},
 	{
-		regexp.MustCompile(`(?i)^Unable to destroy GPU instance ID\s+(\d+) from GPU\s+(\d+): (.*)$`),
+		text.Lazy(`(?i)^Unable to destroy GPU instance ID\s+(\d+) from GPU\s+(\d+): (.*)$`),
 		func(r *gpu.MIGResult, m []string) {
 			r.FailedGI = append(r.FailedGI, gpu.MIGRef{GPU: number(m[2]), GI: number(m[1])})
 			r.Error = nvmlCode(m[3])
 		},
 	},
 	{
-		regexp.MustCompile(`(?i)^Failed to (?:create|destroy) (?:GPU|compute) instances?: (.*)$`),
+		text.Lazy(`(?i)^Failed to (?:create|destroy) (?:GPU|compute) instances?: (.*)$`),
 		func(r *gpu.MIGResult, m []string) {
 			if r.Error == "" {
 				r.Error = nvmlCode(m[1])
@@ -72,9 +70,9 @@ var changes = []change{
 }
 
 var (
-	modeDone    = regexp.MustCompile(`(?i)^(?:Enabled|Disabled) MIG Mode for GPU ` + bus)
-	modePending = regexp.MustCompile(`(?i)^Warning: MIG mode is in pending (?:enable|disable) state for GPU ` + bus)
-	modeRefused = regexp.MustCompile(`(?i)^Unable to (?:enable|disable) MIG Mode for GPU ` + bus)
+	modeDone    = text.Lazy(`(?i)^(?:Enabled|Disabled) MIG Mode for GPU ` + bus)
+	modePending = text.Lazy(`(?i)^Warning: MIG mode is in pending (?:enable|disable) state for GPU ` + bus)
+	modeRefused = text.Lazy(`(?i)^Unable to (?:enable|disable) MIG Mode for GPU ` + bus)
 )
 
 // readChange reads what a create, destroy or mode command answered.
@@ -102,7 +100,7 @@ func (d *document) readChange() bool {
 // as well, and a pending change is none yet.
 func (d *document) modeLine(line string) {
 	for _, kind := range []struct {
-		pattern     *regexp.Regexp
+		pattern     *text.Pattern
 		ok, pending bool
 	}{{modeDone, true, false}, {modePending, true, true}, {modeRefused, false, false}} {
 		m := kind.pattern.FindStringSubmatch(line)

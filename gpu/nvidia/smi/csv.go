@@ -1,7 +1,6 @@
 package smi
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -41,10 +40,10 @@ var processColumns = []string{"pid", "process_name", "name", "gpu_uuid", "used_g
 const elided = "..."
 
 var (
-	queryFlag = regexp.MustCompile(`^--query-(gpu|compute-apps|apps)(?:=(.*))?$`)
-	loopFlag  = regexp.MustCompile(`^(?:-l|-lms|--loop|--loop-ms)(?:=?\d+)?$`)
-	unit      = regexp.MustCompile(`\s*\[[^\]]*\]$`)
-	fieldName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.]*$`)
+	queryFlag = text.Lazy(`^--query-(gpu|compute-apps|apps)(?:=(.*))?$`)
+	loopFlag  = text.Lazy(`^(?:-l|-lms|--loop|--loop-ms)(?:=?\d+)?$`)
+	unit      = text.Lazy(`\s*\[[^\]]*\]$`)
+	fieldName = text.Lazy(`^[A-Za-z][A-Za-z0-9_.]*$`)
 )
 
 // query returns what argv asks for: gpu, compute-apps or apps, and the fields.

@@ -1,7 +1,6 @@
 package smi
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -37,8 +36,8 @@ var logFields = map[string]field{
 }
 
 var (
-	logTitle = regexp.MustCompile(`^=+\s*NVSMI LOG\s*=+`)
-	logCard  = regexp.MustCompile(`(?i)^GPU\s+((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s*$`)
+	logTitle = text.Lazy(`^=+\s*NVSMI LOG\s*=+`)
+	logCard  = text.Lazy(`(?i)^GPU\s+((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s*$`)
 )
 
 // section is a heading whose lines are indented deeper than indent.

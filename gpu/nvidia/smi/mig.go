@@ -1,7 +1,6 @@
 package smi
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -18,11 +17,11 @@ const (
 )
 
 var (
-	profileRow  = regexp.MustCompile(`^(\d+)\s+(?:MIG\s+)?(\S+)\s+(\d+)\s+(\d+)/(\d+)\s+(\S+)\s+\S+\s+(\d+)\b`)
-	instanceRow = regexp.MustCompile(`^(\d+)\s+(?:MIG\s+)?(\S+)\s+(\d+)\s+(\d+)\s+(\d+):(\d+)$`)
-	computeRow  = regexp.MustCompile(`^(\d+)\s+(\d+)\s+(?:MIG\s+)?(\S+)\s+\d+\*?\s+(\d+)\s+\d+:\d+$`)
-	placement   = regexp.MustCompile(`^\s*GPU\s+(\d+)\s+Profile ID\s+(\d+)\s+Placements?\s*:\s*\{([\d,\s]*)\}:(\d+)`)
-	nothing     = regexp.MustCompile(`(?i)^\s*No (?:(?:GPU|compute) instances found(?:: Not Found|\.|\s*$)|MIG-(?:enabled|supported) devices found)`)
+	profileRow  = text.Lazy(`^(\d+)\s+(?:MIG\s+)?(\S+)\s+(\d+)\s+(\d+)/(\d+)\s+(\S+)\s+\S+\s+(\d+)\b`)
+	instanceRow = text.Lazy(`^(\d+)\s+(?:MIG\s+)?(\S+)\s+(\d+)\s+(\d+)\s+(\d+):(\d+)$`)
+	computeRow  = text.Lazy(`^(\d+)\s+(\d+)\s+(?:MIG\s+)?(\S+)\s+\d+\*?\s+(\d+)\s+\d+:\d+$`)
+	placement   = text.Lazy(`^\s*GPU\s+(\d+)\s+Profile ID\s+(\d+)\s+Placements?\s*:\s*\{([\d,\s]*)\}:(\d+)`)
+	nothing     = text.Lazy(`(?i)^\s*No (?:(?:GPU|compute) instances found(?:: Not Found|\.|\s*$)|MIG-(?:enabled|supported) devices found)`)
 )
 
 // readMIG reads the listings of "nvidia-smi mig" and the answers of its create

@@ -3,7 +3,6 @@ package smi
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -70,40 +69,40 @@ var exitCodes = map[int]string{
 // toolErrors are the lines by which the tool fails as a whole. A line without a
 // code ends in NVML's text, which gives it.
 var toolErrors = []struct {
-	pattern *regexp.Regexp
+	pattern *text.Pattern
 	code    string
 }{
-	{regexp.MustCompile(`(?i)^\s*NVIDIA-SMI has failed because it couldn't communicate`), "driver_not_loaded"},
-	{regexp.MustCompile(`(?i)^\s*NVIDIA-SMI couldn't find libnvidia-ml`), "library_not_found"},
-	{regexp.MustCompile(`(?i)^\S+: (?:error while loading shared libraries|initialization error).*\blibnvidia-ml\.so`), "library_not_found"},
-	{regexp.MustCompile(`(?i)^\s*Mismatch in versions between nvidia-smi and NVML`), "smi_nvml_mismatch"},
-	{regexp.MustCompile(`(?i)^\s*Failed to initialize NVML: (.*)$`), ""},
-	{regexp.MustCompile(`(?i)^(?:docker|\S*nvidia-container-cli): .*\bnvml error: (.*)$`), ""},
-	{regexp.MustCompile(`(?i)^\s*No devices were found`), codeNoDevices},
-	{regexp.MustCompile(`(?i)^\s*Field ".*" is not a valid field to query`), CodeInvalidField},
+	{text.Lazy(`(?i)^\s*NVIDIA-SMI has failed because it couldn't communicate`), "driver_not_loaded"},
+	{text.Lazy(`(?i)^\s*NVIDIA-SMI couldn't find libnvidia-ml`), "library_not_found"},
+	{text.Lazy(`(?i)^\S+: (?:error while loading shared libraries|initialization error).*\blibnvidia-ml\.so`), "library_not_found"},
+	{text.Lazy(`(?i)^\s*Mismatch in versions between nvidia-smi and NVML`), "smi_nvml_mismatch"},
+	{text.Lazy(`(?i)^\s*Failed to initialize NVML: (.*)$`), ""},
+	{text.Lazy(`(?i)^(?:docker|\S*nvidia-container-cli): .*\bnvml error: (.*)$`), ""},
+	{text.Lazy(`(?i)^\s*No devices were found`), codeNoDevices},
+	{text.Lazy(`(?i)^\s*Field ".*" is not a valid field to query`), CodeInvalidField},
 	{listError, ""},
-	{regexp.MustCompile(`(?i)nvidia-smi(?:\.exe)?: (?:command )?not found`), "not_installed"},
+	{text.Lazy(`(?i)nvidia-smi(?:\.exe)?: (?:command )?not found`), "not_installed"},
 }
 
 // listError is the failure of one listing of "nvidia-smi mig", which says nothing
 // against the cards that the same text may show.
-var listError = regexp.MustCompile(`(?i)^\s*(?:Failed to (?:display|list) [a-z ]+|No (?:GPU|compute) instances found): (.+)$`)
+var listError = text.Lazy(`(?i)^\s*(?:Failed to (?:display|list) [a-z ]+|No (?:GPU|compute) instances found): (.+)$`)
 
 // aside are error lines that only follow another one.
-var aside = regexp.MustCompile(`(?i)^\s*(?:Failed to properly shut down NVML|Unable to determine the number of GPUs)`)
+var aside = text.Lazy(`(?i)^\s*(?:Failed to properly shut down NVML|Unable to determine the number of GPUs)`)
 
 const bus = `((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])`
 
 var (
 	// The five forms of drivers 300 to 610: "GPU 0000:0C:00.0", "gpu 0000:…" (-L),
 	// "GPU0000:91:00.0", "GPU1: 0000:84:00.0" and "GPU1" alone.
-	handleError = regexp.MustCompile(`(?i)^\s*Unable to (?:determine|get|read|query|retrieve)\b[^:]*?\bGPU\s*` +
+	handleError = text.Lazy(`(?i)^\s*Unable to (?:determine|get|read|query|retrieve)\b[^:]*?\bGPU\s*` +
 		`(?:(\d{1,3})\s*(?::\s+|:?$))?` + bus + `?\s*:?\s*(.*)$`)
-	infoROM = regexp.MustCompile(`(?i)infoROM is corrupted at gpu\s*` + bus)
+	infoROM = text.Lazy(`(?i)infoROM is corrupted at gpu\s*` + bus)
 	// The kernel interface's own words, printed before the error they explain.
-	preamble = regexp.MustCompile(`(?i)^\s*NVIDIA: .*/dev/nvidia`)
+	preamble = text.Lazy(`(?i)^\s*NVIDIA: .*/dev/nvidia`)
 	// The second and third line of the one message that has three.
-	powerMore = regexp.MustCompile(`(?i)^\s*(?:This may be because|attached, or the attached cables)`)
+	powerMore = text.Lazy(`(?i)^\s*(?:This may be because|attached, or the attached cables)`)
 )
 
 // scan takes the error lines out of the text: they stand between valid rows.
@@ -227,7 +226,7 @@ func nvmlCode(words string) string {
 	return cmp.Or(snake(reason), codeUnknown)
 }
 
-var notWord = regexp.MustCompile(`[^a-z0-9]+`)
+var notWord = text.Lazy(`[^a-z0-9]+`)
 
 // snake makes a code of words that have none of their own.
 func snake(words string) string {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -88,8 +87,8 @@ func (d *document) read(output []byte) bool {
 }
 
 var (
-	nvlinkRow = regexp.MustCompile(`^\s+Link \d+:`)
-	resetWord = regexp.MustCompile(`(?i)^(?:The following GPUs could not be reset|Resetting GPU .* is not supported|` +
+	nvlinkRow = text.Lazy(`^\s+Link \d+:`)
+	resetWord = text.Lazy(`(?i)^(?:The following GPUs could not be reset|Resetting GPU .* is not supported|` +
 		`GPU [0-9a-f:.]+ was successfully reset)`)
 )
 

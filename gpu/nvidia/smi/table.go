@@ -2,7 +2,6 @@ package smi
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -11,15 +10,15 @@ import (
 )
 
 var (
-	banner        = regexp.MustCompile(`\bNVIDIA-SMI\s+\S`)
-	driverVersion = regexp.MustCompile(`\b(?:Driver|KMD) Version:\s*(\d[\d.]*)`)
-	firstLine     = regexp.MustCompile(`^(\d{1,3})\.?\s+(\S.*)$`)
+	banner        = text.Lazy(`\bNVIDIA-SMI\s+\S`)
+	driverVersion = text.Lazy(`\b(?:Driver|KMD) Version:\s*(\d[\d.]*)`)
+	firstLine     = text.Lazy(`^(\d{1,3})\.?\s+(\S.*)$`)
 	// An integrated GPU (Jetson) has no bus id.
-	busCell     = regexp.MustCompile(`(?i)^((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|N/A)(?:\s|$)`)
-	listLine    = regexp.MustCompile(`^\s*GPU\s+(\d{1,3}):\s+(.+?)\s+\(UUID:\s*(\S+?)\)`)
-	listMIG     = regexp.MustCompile(`^\s+MIG\s+(\S+)\s+Device\s+(\d+):\s+\(UUID:\s*(\S+?)\)`)
-	resetNote   = regexp.MustCompile(`(?i)\bGPU requires reset\b`)
-	noProcesses = regexp.MustCompile(`(?i)No running (?:\w+ )?processes found`)
+	busCell     = text.Lazy(`(?i)^((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|N/A)(?:\s|$)`)
+	listLine    = text.Lazy(`^\s*GPU\s+(\d{1,3}):\s+(.+?)\s+\(UUID:\s*(\S+?)\)`)
+	listMIG     = text.Lazy(`^\s+MIG\s+(\S+)\s+Device\s+(\d+):\s+\(UUID:\s*(\S+?)\)`)
+	resetNote   = text.Lazy(`(?i)\bGPU requires reset\b`)
+	noProcesses = text.Lazy(`(?i)No running (?:\w+ )?processes found`)
 )
 
 // modes are what the persistence (or driver model) column may say.

@@ -1,7 +1,6 @@
 package xid
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -19,11 +18,11 @@ const (
 const address = `((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)`
 
 var (
-	xidLine  = regexp.MustCompile(`NVRM:\s+Xid\s+\((?:PCI:)?` + address + `\):\s+(\d{1,4})\b`)
-	sxidLine = regexp.MustCompile(`SXid\s+\((?:PCI:)?` + address + `\):\s+(\d{1,6})\b`)
-	offLine  = regexp.MustCompile(`(?i)fallen off the bus`)
-	gpuLine  = regexp.MustCompile(`NVRM:.*\bGPU\b.*?\b` + address)
-	prefix   = regexp.MustCompile(`^.*?(NVRM:|nvidia-nvswitch)`)
+	xidLine  = text.Lazy(`NVRM:\s+Xid\s+\((?:PCI:)?` + address + `\):\s+(\d{1,4})\b`)
+	sxidLine = text.Lazy(`SXid\s+\((?:PCI:)?` + address + `\):\s+(\d{1,6})\b`)
+	offLine  = text.Lazy(`(?i)fallen off the bus`)
+	gpuLine  = text.Lazy(`NVRM:.*\bGPU\b.*?\b` + address)
+	prefix   = text.Lazy(`^.*?(NVRM:|nvidia-nvswitch)`)
 )
 
 // ParseKernel reads the driver's messages in an excerpt of the kernel log, one
