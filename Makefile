@@ -29,6 +29,11 @@ go:
 	@command -v go >/dev/null || { \
 	  echo "Go is missing: install 1.26 from https://go.dev/dl/ (any Go from 1.21 on fetches it by itself)" >&2; exit 1; }
 
+.PHONY: helper
+helper: go ## build the optional NVIDIA helper into bin/ (cgo: needs gcc)
+	CGO_ENABLED=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' \
+	  -o bin/heteroflow-nvml ./cmd/heteroflow-nvml
+
 .PHONY: deps
 deps: go ## install what building, testing and linting need (apt, as root)
 	@for tool in git file shellcheck crun gcc; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
@@ -67,12 +72,12 @@ demo: build $(RUNTIME) ## play three tasks end to end on this machine (as root; 
 
 .PHONY: test
 test: deps daemons ## run all tests, with the race detector, against the real daemons (as root)
-	HETEROFLOW_TEST_REQUIRE_DOCKER=1 HETEROFLOW_TEST_REQUIRE_CONTAINERD=1 go test -race -timeout 20m $(TEST_FLAGS) ./...
+	HETEROFLOW_TEST_REQUIRE_DOCKER=1 HETEROFLOW_TEST_REQUIRE_CONTAINERD=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go test -race -timeout 20m $(TEST_FLAGS) ./...
 
 .PHONY: lint
 lint: go tools ## vet, golangci-lint, shellcheck, known vulnerabilities
-	go vet ./...
-	$(TOOLS)/golangci-lint run
+	CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go vet ./...
+	CGO_CFLAGS='-O2 -Wno-deprecated-declarations' $(TOOLS)/golangci-lint run
 	shellcheck $(SCRIPTS)
 	@for script in $(SCRIPTS); do case $$(head -n 1 $$script) in *bash*) bash -n $$script;; *) sh -n $$script;; esac || exit 1; done
 	@$(TOOLS)/govulncheck ./... || { \

@@ -50,6 +50,7 @@ type Agent struct {
 	waker     *wake.Waker
 	heart     *heartbeat.Heart
 	host      *host.Host
+	machine   gpus.Machine
 	gpus      *gpus.Inventory
 	contact   *time.Time // the last heartbeat that was acknowledged
 	cards     *cards.Cards
@@ -80,8 +81,9 @@ func New(ctx context.Context, cfg config.Config, version Version, log *zap.Logge
 	}); err != nil {
 		return nil, err
 	}
+	a.machine = gpus.NewMachine(cfg.GPU.HostRoot, version.Version, a.log)
 	if a.gpus, err = gpus.New(gpus.Options{
-		Machine: gpus.NewMachine(cfg.GPU.HostRoot, version.Version, a.log), Period: cfg.GPU.Period, InventoryPeriod: cfg.GPU.InventoryPeriod,
+		Machine: a.machine, Period: cfg.GPU.Period, InventoryPeriod: cfg.GPU.InventoryPeriod,
 		Virtual: cfg.GPU.Virtual, Journal: a.journal, Log: a.log,
 	}); err != nil {
 		return nil, err

@@ -15,7 +15,9 @@ import (
 	"github.com/heteroflow/node-agent/agent/reconcile"
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
 	"github.com/heteroflow/node-agent/agent/wake"
+	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/cdi"
+	"github.com/heteroflow/node-agent/gpu/nvidia/nvml"
 	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/runtime/containerd"
 	"github.com/heteroflow/node-agent/runtime/docker"
@@ -33,7 +35,9 @@ func (a *Agent) wireTasks() error {
 	}
 	a.cards = cards.New(cards.Options{
 		Inventory: a.gpus, Period: a.cfg.GPU.InventoryPeriod, Log: a.log,
-		Generator: cdi.New(cdi.Options{Dir: a.cfg.GPU.CDIDir, Root: a.cfg.GPU.HostRoot}),
+		Generator: cdi.New(cdi.Options{Dir: a.cfg.GPU.CDIDir, Root: a.cfg.GPU.HostRoot, Sources: map[gpu.Vendor]cdi.Source{
+			gpu.NVIDIA: &nvml.Specs{Client: a.machine.Helper, Else: cdi.Recipes(a.cfg.GPU.HostRoot, "")},
+		}}),
 	})
 	a.connector = connector.New(connector.Options{
 		Candidates: candidates, Labels: taskcontainer.OwnLabels(a.who.NodeID),
