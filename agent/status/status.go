@@ -50,7 +50,7 @@ func Write(stateDir string, s Status) error {
 	return nil
 }
 
-// ErrNeverRan: no agent has left a status in this state directory.
+// ErrNeverRan says that no agent has left a status in this state directory.
 var ErrNeverRan = errors.New("no agent has run with this state directory")
 
 // Read returns what the agent wrote last.
