@@ -78,7 +78,7 @@ test: deps daemons ## run all tests, with the race detector, against the real da
 lint: go tools ## vet, golangci-lint, shellcheck, known vulnerabilities
 	CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go vet ./...
 	CGO_CFLAGS='-O2 -Wno-deprecated-declarations' $(TOOLS)/golangci-lint run
-	shellcheck $(SCRIPTS)
+	shellcheck -x -P SCRIPTDIR $(SCRIPTS)
 	@for script in $(SCRIPTS); do case $$(head -n 1 $$script) in *bash*) bash -n $$script;; *) sh -n $$script;; esac || exit 1; done
 	@$(TOOLS)/govulncheck ./... || { \
 	  code=$$?; [ $$code -eq 3 ] && exit 3; \
