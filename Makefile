@@ -72,7 +72,7 @@ demo: build $(RUNTIME) ## play three tasks end to end on this machine (as root; 
 
 .PHONY: test
 test: deps daemons ## run all tests, with the race detector, against the real daemons (as root)
-	HETEROFLOW_TEST_REQUIRE_DOCKER=1 HETEROFLOW_TEST_REQUIRE_CONTAINERD=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go test -race -timeout 20m $(TEST_FLAGS) ./...
+	HETEROFLOW_TEST_REQUIRE_DOCKER=1 HETEROFLOW_TEST_REQUIRE_CONTAINERD=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go test -race -timeout 45m $(TEST_FLAGS) ./...
 
 .PHONY: lint
 lint: go tools ## vet, golangci-lint, shellcheck, known vulnerabilities
