@@ -45,6 +45,11 @@ func TestATaskGetsItsCardAndASecondOneIsRefused(t *testing.T) {
 			t.Errorf("missing: %+v", got.Outcome)
 		}
 
+		w.eventually("only the first task is in the journal", func() bool {
+			records, err := os.ReadDir(filepath.Join(w.agent.StateDir(), "tasks"))
+			return err == nil && len(records) == 1
+		})
+
 		// The lease outlives the agent, and ends with the container.
 		w.agent.Kill()
 		w.start()
@@ -67,8 +72,9 @@ func TestATaskGetsItsCardAndASecondOneIsRefused(t *testing.T) {
 			t.Errorf("environment: %s", done.Outcome.LogTail)
 		}
 		w.gone(last.ID)
-		if left, err := os.ReadDir(filepath.Join(w.agent.StateDir(), "tasks")); err != nil || len(left) != 0 {
-			t.Errorf("the journal still holds %v, %v", left, err)
-		}
+		w.eventually("the journal holds no task", func() bool {
+			left, err := os.ReadDir(filepath.Join(w.agent.StateDir(), "tasks"))
+			return err == nil && len(left) == 0
+		})
 	})
 }
