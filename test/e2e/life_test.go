@@ -238,9 +238,10 @@ func TestAnOrderlyStopLeavesContainersAndTheNextAgentTakesThemOver(t *testing.T)
 			if got := w.agent.Log(); strings.Contains(got, `"level":"error"`) {
 				t.Error("the agent logged an error")
 			}
-			if entries, err := os.ReadDir(w.agent.StateDir() + "/tasks"); err != nil || len(entries) != 0 {
-				t.Errorf("the journal still holds %v, %v", entries, err)
-			}
+			w.eventually("the journal holds no task", func() bool {
+				entries, err := os.ReadDir(w.agent.StateDir() + "/tasks")
+				return err == nil && len(entries) == 0
+			})
 		})
 	}
 }
