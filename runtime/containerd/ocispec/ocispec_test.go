@@ -53,9 +53,9 @@ func TestGoldenSpecs(t *testing.T) {
 	full := input()
 	full.Spec = runtime.Spec{
 		Name: "task-2", Image: "reg.example/app:v1", Entrypoint: []string{"/bin/train"}, Args: []string{"--epochs", "3"},
-		Env: []string{"A=task", "C=task"}, WorkingDir: "/work",
+		Env: []string{"A=task", "C=task"}, WorkingDir: "/app",
 		Mounts: []runtime.Mount{
-			{Source: "/data/in", Target: "/work/in/deep", ReadOnly: true}, {Source: "/data", Target: "/work"},
+			{Source: "/data/in", Target: "/app/in/deep", ReadOnly: true}, {Source: "/data", Target: "/app"},
 		},
 		Network:   runtime.Network{Mode: runtime.NetworkBridge},
 		IPC:       runtime.IPCPrivate,
