@@ -17,10 +17,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/agent/journal"
+	"github.com/heteroflow/node-agent/protocol"
 )
 
 // Identity is who this agent is.
@@ -53,8 +53,6 @@ type record struct {
 
 const recordKey = "id"
 
-var nodeIDPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
-
 // Load finds out who this machine is. configured, if not empty, is the node id; else it
 // is the one in the journal, which is derived and stored the first time. An id that could
 // not be stored durably is used all the same: it would be derived again.
@@ -62,7 +60,7 @@ func Load(j *journal.Journal, configured string, src Sources) (Identity, error) 
 	id := Identity{BootID: readID(src.BootIDFile), InstanceID: rand.Text()}
 	if configured != "" {
 		id.NodeID = configured
-		if !nodeIDPattern.MatchString(configured) {
+		if !protocol.ValidNodeID(configured) {
 			return id, fmt.Errorf("node.id %q: want 1 to 128 of [A-Za-z0-9_.-], the first a letter or digit", configured)
 		}
 		return id, nil
@@ -75,7 +73,7 @@ func Load(j *journal.Journal, configured string, src Sources) (Identity, error) 
 	if err != nil {
 		return id, fmt.Errorf("read node id: %w", err)
 	}
-	if found && nodeIDPattern.MatchString(known.NodeID) {
+	if found && protocol.ValidNodeID(known.NodeID) {
 		id.NodeID = known.NodeID
 		return id, nil
 	}
