@@ -72,7 +72,7 @@ demo: build $(RUNTIME) ## play three tasks end to end on this machine (as root; 
 
 .PHONY: test
 test: deps daemons ## run all tests, with the race detector, against the real daemons (as root)
-	HETEROFLOW_TEST_REQUIRE_DOCKER=1 HETEROFLOW_TEST_REQUIRE_CONTAINERD=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go test -race -timeout 45m $(TEST_FLAGS) ./...
+	HFTEST_REQUIRE_DOCKER=1 HFTEST_REQUIRE_CONTAINERD=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go test -race -timeout 45m $(TEST_FLAGS) ./...
 
 .PHONY: lint
 lint: go tools ## vet, golangci-lint, shellcheck, known vulnerabilities
@@ -94,7 +94,7 @@ tools: go
 
 .PHONY: bench
 bench: go daemons ## run the benchmarks (BENCH_TIME, BENCH_COUNT)
-	HETEROFLOW_TEST_REQUIRE_DOCKER=1 HETEROFLOW_TEST_REQUIRE_CONTAINERD=1 go test -run '^$$' -bench . -benchtime $(BENCH_TIME) -count $(BENCH_COUNT) ./...
+	HFTEST_REQUIRE_DOCKER=1 HFTEST_REQUIRE_CONTAINERD=1 go test -run '^$$' -bench . -benchtime $(BENCH_TIME) -count $(BENCH_COUNT) ./...
 
 .PHONY: clean
 clean: ## remove what was built

@@ -15,7 +15,7 @@ import (
 	"github.com/heteroflow/node-agent/protocol"
 )
 
-const crashDatabase = "HETEROFLOW_TEST_CRASH_DATABASE"
+const crashDatabase = "HFTEST_CRASH_DATABASE"
 
 // TestCrashChild is the process that gets killed: it writes until then, and
 // says on stdout what was acknowledged.

@@ -3,7 +3,7 @@
 // against them. It is imported by tests only and starts no goroutine.
 //
 // The recordings are not part of this repository (they are under many
-// licences). They are looked for in the directory named by HETEROFLOW_GPU_OUTPUTS,
+// licences). They are looked for in the directory named by HFTEST_GPU_OUTPUTS,
 // else in ../shared/gpu-outputs beside the repository; where they are absent the
 // tests say so and skip.
 package corpus
@@ -123,7 +123,7 @@ func load(vendor gpu.Vendor, path string) (File, error) {
 
 // Root returns the directory of the recordings.
 func Root() (string, error) {
-	if dir := os.Getenv("HETEROFLOW_GPU_OUTPUTS"); dir != "" {
+	if dir := os.Getenv("HFTEST_GPU_OUTPUTS"); dir != "" {
 		return dir, exists(dir)
 	}
 	dir, err := os.Getwd()

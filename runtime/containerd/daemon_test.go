@@ -42,7 +42,7 @@ type flavour struct {
 }
 
 // binariesVariable overrides where other versions than the system's are looked for.
-const binariesVariable = "HETEROFLOW_TEST_CONTAINERD_BINARIES"
+const binariesVariable = "HFTEST_CONTAINERD_BINARIES"
 
 func flavours() []flavour {
 	root := os.Getenv(binariesVariable)

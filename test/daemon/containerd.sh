@@ -11,20 +11,20 @@
 #                                 /run/containerd/containerd.sock
 #
 # Environment:
-#   HETEROFLOW_TEST_CONTAINERD  the socket (default RUN_DIR/containerd/containerd.sock);
-#                               set to the system's socket, start starts the
-#                               system's containerd, with systemd if that runs
-#   HETEROFLOW_TEST_RUN_DIR     pid, log, state (default /run/heteroflow-test)
-#   HETEROFLOW_TEST_DEADLINE    seconds to start or stop (default 60)
-#   CONTAINERD_BIN              another containerd, 1.6 or later; its shim is
-#                               taken from the same directory first
-#   CONTAINERD_ROOT             images and snapshots
-#                               (default /var/lib/heteroflow-test/containerd)
+#   HFTEST_CONTAINERD  the socket (default RUN_DIR/containerd/containerd.sock);
+#                      set to the system's socket, start starts the system's
+#                      containerd, with systemd if that runs
+#   HFTEST_RUN_DIR     pid, log, state (default /run/heteroflow-test)
+#   HFTEST_DEADLINE    seconds to start or stop (default 60)
+#   CONTAINERD_BIN     another containerd, 1.6 or later; its shim is taken from
+#                      the same directory first
+#   CONTAINERD_ROOT    images and snapshots
+#                      (default /var/lib/heteroflow-test/containerd)
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
 system_socket=/run/containerd/containerd.sock
-socket=${HETEROFLOW_TEST_CONTAINERD:-${HETEROFLOW_TEST_RUN_DIR:-/run/heteroflow-test}/containerd/containerd.sock}
+socket=${HFTEST_CONTAINERD:-${HFTEST_RUN_DIR:-/run/heteroflow-test}/containerd/containerd.sock}
 containerd=${CONTAINERD_BIN:-containerd}
 root=${CONTAINERD_ROOT:-/var/lib/heteroflow-test/containerd}
 
@@ -35,7 +35,7 @@ protocol=grpc
 
 case $socket in
 /*) ;;
-*) die "HETEROFLOW_TEST_CONTAINERD=$socket: must be the absolute path of a socket" ;;
+*) die "HFTEST_CONTAINERD=$socket: must be the absolute path of a socket" ;;
 esac
 
 start() {

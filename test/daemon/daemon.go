@@ -16,12 +16,14 @@ import (
 )
 
 // The variables that choose a daemon and turn its absence into a failure, which
-// continuous integration sets so that no test is skipped unseen.
+// continuous integration sets so that no test is skipped unseen. Tests' variables
+// begin with HFTEST_: HETEROFLOW_ is the agent's, which refuses those it does not
+// know.
 const (
-	DockerVariable            = "HETEROFLOW_TEST_DOCKER"             // unix:///path
-	RequireDockerVariable     = "HETEROFLOW_TEST_REQUIRE_DOCKER"     // 1: fail, do not skip
-	ContainerdVariable        = "HETEROFLOW_TEST_CONTAINERD"         // path of the socket
-	RequireContainerdVariable = "HETEROFLOW_TEST_REQUIRE_CONTAINERD" // 1: fail, do not skip
+	DockerVariable            = "HFTEST_DOCKER"             // unix:///path
+	RequireDockerVariable     = "HFTEST_REQUIRE_DOCKER"     // 1: fail, do not skip
+	ContainerdVariable        = "HFTEST_CONTAINERD"         // path of the socket
+	RequireContainerdVariable = "HFTEST_REQUIRE_CONTAINERD" // 1: fail, do not skip
 )
 
 // Where a daemon is expected unless a variable says otherwise. The second is

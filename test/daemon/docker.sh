@@ -7,13 +7,13 @@
 #   docker.sh status   exit status 0 if a daemon answers
 #
 # Environment:
-#   HETEROFLOW_TEST_DOCKER    unix://SOCKET (default unix:///var/run/docker.sock)
-#   HETEROFLOW_TEST_RUN_DIR   pid and log files (default /run/heteroflow-test)
-#   HETEROFLOW_TEST_DEADLINE  seconds to start or stop (default 60)
-#   DOCKERD_BIN               another dockerd
+#   HFTEST_DOCKER    unix://SOCKET (default unix:///var/run/docker.sock)
+#   HFTEST_RUN_DIR   pid and log files (default /run/heteroflow-test)
+#   HFTEST_DEADLINE  seconds to start or stop (default 60)
+#   DOCKERD_BIN      another dockerd
 #   DOCKERD_DATA_ROOT, DOCKERD_EXEC_ROOT, DOCKERD_PIDFILE
-#                             its directories; a second daemon needs all three
-#   DOCKERD_ARGS              more arguments, split at spaces
+#                    its directories; a second daemon needs all three
+#   DOCKERD_ARGS     more arguments, split at spaces
 #
 # A second daemon must not share the network namespace of the first, whose
 # bridge it would take away: run "unshare -n docker.sh start". The docker
@@ -23,7 +23,7 @@ set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
 default_socket=/var/run/docker.sock
-host=${HETEROFLOW_TEST_DOCKER:-unix://$default_socket}
+host=${HFTEST_DOCKER:-unix://$default_socket}
 socket=${host#unix://}
 dockerd=${DOCKERD_BIN:-dockerd}
 exec_root=${DOCKERD_EXEC_ROOT:-/var/run/docker}
@@ -37,7 +37,7 @@ protocol=http
 
 case $host in
 unix:///*) ;;
-*) die "HETEROFLOW_TEST_DOCKER=$host: only unix:///path is supported" ;;
+*) die "HFTEST_DOCKER=$host: only unix:///path is supported" ;;
 esac
 
 start() {

@@ -8,9 +8,9 @@
 
 : "${name:?}" "${protocol:?}"
 
-run_dir=${HETEROFLOW_TEST_RUN_DIR:-/run/heteroflow-test}
-deadline=${HETEROFLOW_TEST_DEADLINE:-60} # seconds to start or to stop
-own=$run_dir/$name.pid                   # "PID STARTTIME" of what we started
+run_dir=${HFTEST_RUN_DIR:-/run/heteroflow-test}
+deadline=${HFTEST_DEADLINE:-60} # seconds to start or to stop
+own=$run_dir/$name.pid          # "PID STARTTIME" of what we started
 log=$run_dir/$name.log
 
 say() { printf '%s: %s\n' "${0##*/}" "$*"; }

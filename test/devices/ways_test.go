@@ -132,7 +132,7 @@ func probed(t *testing.T, w way) way {
 
 // specsVariable is where specs are written, for a Docker that looks there; by default a
 // directory of the test's own.
-const specsVariable = "HETEROFLOW_TEST_CDI_DIR"
+const specsVariable = "HFTEST_CDI_DIR"
 
 func sameDir(a, b string) bool {
 	a, errA := filepath.EvalSymlinks(a)

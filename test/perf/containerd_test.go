@@ -23,7 +23,7 @@ import (
 
 // agentVariable is the absolute path of the agent to measure, which starts a log shim for
 // each task; without it one is built.
-const agentVariable = "HETEROFLOW_TEST_AGENT"
+const agentVariable = "HFTEST_AGENT"
 
 const snapshotter = "overlayfs"
 
