@@ -15,11 +15,7 @@ import (
 // It holds about 3n bytes and one window of a file in memory.
 func Tail(path string, maxFiles int, n int64, since time.Time) ([]byte, error) {
 	files, err := openAll(path, maxFiles)
-	defer func() {
-		for _, f := range files {
-			_ = f.Close() // read only
-		}
-	}()
+	defer func() { closeAll(files) }()
 	if err != nil {
 		return nil, err
 	}
@@ -37,9 +33,34 @@ func Tail(path string, maxFiles int, n int64, since time.Time) ([]byte, error) {
 	return out, nil
 }
 
-// openAll opens the files newest first. A rotation meanwhile moves a file that is open
-// already to the next name, where it is recognised.
-func openAll(path string, maxFiles int) (files []*os.File, err error) {
+// opens is how often the files are opened anew when they rotate meanwhile. A rotation
+// takes longer than opening a handful of files, so the second time nearly always does.
+const opens = 10
+
+// openAll opens the files newest first. Where they rotate faster than they can be opened
+// it settles for the newest: a shorter tail, but a true one.
+func openAll(path string, maxFiles int) ([]*os.File, error) {
+	for try := 1; ; try++ {
+		files, err := openOnce(path, maxFiles)
+		if err != nil || len(files) == 0 {
+			return files, err
+		}
+		still, err := isNewest(path, maxFiles, files[0])
+		if err != nil || still {
+			return files, err
+		}
+		if try == opens {
+			closeAll(files[1:])
+			return files[:1], nil
+		}
+		closeAll(files)
+	}
+}
+
+// openOnce opens what is there, newest first. One rotation meanwhile moves a file that
+// is open already to the next name, where it is recognised; after two, a name holds a
+// newer file than the name before it did, which [isNewest] tells.
+func openOnce(path string, maxFiles int) (files []*os.File, err error) {
 	var last os.FileInfo
 	for i := range maxFiles {
 		f, err := os.Open(numbered(path, i))
@@ -49,19 +70,39 @@ func openAll(path string, maxFiles int) (files []*os.File, err error) {
 		if err != nil {
 			return files, err
 		}
-		files = append(files, f)
 		info, err := f.Stat()
 		if err != nil {
-			return files, err
+			return append(files, f), err
 		}
 		if last != nil && os.SameFile(last, info) {
-			files = files[:len(files)-1]
 			_ = f.Close() // read only
 			continue
 		}
-		last = info
+		files, last = append(files, f), info
 	}
 	return files, nil
+}
+
+// isNewest tells whether no file has been begun since f was opened as the newest.
+func isNewest(path string, maxFiles int, f *os.File) (bool, error) {
+	opened, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	for i := range maxFiles {
+		newest, err := os.Stat(numbered(path, i))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		return err == nil && os.SameFile(newest, opened), err
+	}
+	return false, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close() // read only
+	}
 }
 
 // tailFile reads backwards in a window that grows until it holds enough: how much
