@@ -12,6 +12,7 @@ SERVER_X    := -X $(SERVER_PKG).Version=$(VERSION) -X $(SERVER_PKG).Commit=$(COM
 
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+TOOLKIT     := github.com/NVIDIA/nvidia-container-toolkit
 TOOLS       := $(CURDIR)/.tools
 SCRIPTS     := .ci/run $(wildcard test/daemon/*.sh)
 
@@ -71,8 +72,8 @@ demo: build $(RUNTIME) ## play three tasks end to end on this machine (as root; 
 	bin/demo -runtime $(RUNTIME)
 
 .PHONY: test
-test: deps daemons ## run all tests, with the race detector, against the real daemons (as root)
-	HFTEST_REQUIRE_DOCKER=1 HFTEST_REQUIRE_CONTAINERD=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go test -race -timeout 45m $(TEST_FLAGS) ./...
+test: deps hook daemons ## run all tests, with the race detector, against the real daemons (as root)
+	HFTEST_REQUIRE_DOCKER=1 HFTEST_REQUIRE_CONTAINERD=1 HFTEST_REQUIRE_CDI_HOOK=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go test -race -timeout 45m $(TEST_FLAGS) ./...
 
 .PHONY: lint
 lint: go tools ## vet, golangci-lint, shellcheck, known vulnerabilities
@@ -84,10 +85,13 @@ lint: go tools ## vet, golangci-lint, shellcheck, known vulnerabilities
 	  code=$$?; [ $$code -eq 3 ] && exit 3; \
 	  echo "govulncheck could not run (exit $$code): its database cannot be reached from here" >&2; }
 
-.PHONY: tools
-tools: go
+# The hook that a spec of NVIDIA's generator calls is of the release whose generator we build.
+.PHONY: tools hook
+tools: INSTALL = $(GOLANGCI) $(GOVULNCHECK)
+hook: INSTALL = $(TOOLKIT)/cmd/nvidia-cdi-hook@$(shell go list -m -f '{{.Version}}' $(TOOLKIT))
+tools hook: go
 	@mkdir -p $(TOOLS)
-	@for tool in $(GOLANGCI) $(GOVULNCHECK); do \
+	@for tool in $(INSTALL); do \
 	  name=$${tool%@*}; name=$(TOOLS)/$${name##*/}; \
 	  go version -m $$name 2>/dev/null | grep -q "mod.*$${tool##*@}" || { echo "building $$tool"; GOBIN=$(TOOLS) go install $$tool || exit 1; }; \
 	done
