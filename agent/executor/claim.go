@@ -10,6 +10,7 @@ import (
 	"github.com/heteroflow/node-agent/agent/client"
 	"github.com/heteroflow/node-agent/agent/journal"
 	"github.com/heteroflow/node-agent/agent/logging"
+	"github.com/heteroflow/node-agent/crashpoint"
 	"github.com/heteroflow/node-agent/protocol"
 )
 
@@ -38,9 +39,12 @@ func (e *Executor) claimRound(ctx context.Context) error {
 
 // room is how many more tasks may be claimed now.
 func (e *Executor) room() int {
+	if e.Drained() {
+		return 0
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.adopted || e.draining || e.closing {
+	if !e.adopted || e.closing {
 		return 0
 	}
 	busy := 0
@@ -63,14 +67,17 @@ func (e *Executor) claim(ctx context.Context, task protocol.Task) error {
 	if e.Owns(task.ID) {
 		return nil // an earlier assignment is being wound up
 	}
+	crashpoint.Reach("claim: before the record")
 	if err := e.records.Put(task.ID, Record{Generation: task.Generation}); err != nil && !errors.Is(err, journal.ErrNotDurable) {
 		return fmt.Errorf("claim task %s: %w", task.ID, err)
 	}
+	crashpoint.Reach("claim: recorded")
 	stored, err := e.Plane.UpdateTask(ctx, task.ID, protocol.TaskUpdate{
 		FromStatus: protocol.StatusScheduled, Status: protocol.StatusRunning, Generation: &task.Generation,
 	})
 	switch {
 	case err == nil:
+		crashpoint.Reach("claim: won")
 		log.Info("task claimed", logging.Image(stored.Image))
 		return e.launch(stored)
 	case errors.Is(err, client.ErrConflict):

@@ -10,6 +10,7 @@ import (
 
 	"github.com/heteroflow/node-agent/agent/logging"
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
+	"github.com/heteroflow/node-agent/crashpoint"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
 )
@@ -85,6 +86,7 @@ func (t *task) start(ctx context.Context, rt runtime.Runtime, lastRun time.Time)
 		return err
 	}
 	t.remember(func(r *Record) { r.Started, r.Verdict = true, "" })
+	crashpoint.Reach("start: recorded")
 	err := t.persist(ctx, "start the container", func(ctx context.Context) error {
 		c, err := rt.Inspect(ctx, t.container)
 		if err != nil || c.State == runtime.StateRunning || !c.StartedAt.Equal(lastRun) {
@@ -92,6 +94,7 @@ func (t *task) start(ctx context.Context, rt runtime.Runtime, lastRun time.Time)
 		}
 		return rt.Start(ctx, t.container)
 	})
+	crashpoint.Reach("start: done")
 	switch {
 	case err == nil, ctx.Err() != nil:
 		return err
@@ -112,9 +115,11 @@ const stopRetry = 30 * time.Second
 func (t *task) stop(ctx context.Context, rt runtime.Runtime, c runtime.Container) (stopped bool, err error) {
 	t.enter(Stopping)
 	t.log.Info("stopping container", logging.ContainerID(c.ID), zap.String("why", t.whyStopped()), zap.Duration("grace", t.supervision.Grace))
+	crashpoint.Reach("stop: decided")
 	err = t.persist(ctx, "stop the container", func(ctx context.Context) error {
 		return rt.Stop(ctx, c.ID, t.supervision.Grace)
 	})
+	crashpoint.Reach("stop: done")
 	switch {
 	case err == nil, errors.Is(err, runtime.ErrNotFound):
 		return true, nil
@@ -157,6 +162,7 @@ func (t *task) remove(ctx context.Context) error {
 			if err := t.e.records.Delete(t.id); err != nil {
 				t.log.Warn("record not dropped from the journal", zap.Error(err))
 			}
+			crashpoint.Reach("remove: forgotten")
 			return nil
 		case ctx.Err() != nil:
 			return errDetached
@@ -183,9 +189,11 @@ func (t *task) removeOnce(ctx context.Context, rt runtime.Runtime) error {
 	} else if id.Generation != t.generation {
 		return nil // another assignment's, with an owner of its own
 	}
+	crashpoint.Reach("remove: decided")
 	if err := rt.Remove(ctx, c.ID); err != nil {
 		return err
 	}
+	crashpoint.Reach("remove: done")
 	t.log.Info("container removed", logging.ContainerID(c.ID))
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/heteroflow/node-agent/agent/client"
 	"github.com/heteroflow/node-agent/agent/logging"
 	"github.com/heteroflow/node-agent/agent/loop"
+	"github.com/heteroflow/node-agent/crashpoint"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
 )
@@ -32,6 +33,7 @@ func (t *task) settle(ctx context.Context, r Result) (asleep bool, err error) {
 	r.TaskID, r.Generation = t.id, t.generation
 	t.enter(Reporting)
 	t.storeResult(r)
+	crashpoint.Reach("result: recorded")
 	if t.owed == nil { // else what the container does now is not known
 		t.release()
 	}
@@ -74,6 +76,7 @@ func (t *task) forgetResult() {
 	if err := t.e.results.Delete(t.id); err != nil {
 		t.log.Warn("delivered result not dropped from the journal", zap.Error(err))
 	}
+	crashpoint.Reach("result: forgotten")
 }
 
 // deliver makes up to attempts tries within the policy's budget. Requests under way are
@@ -118,9 +121,11 @@ func (t *task) deliverOnce(ctx context.Context, r Result, tail string) (outcome,
 		stored, err := t.e.Plane.UpdateTask(ctx, t.id, r.update(v.status, to, tail))
 		switch {
 		case err == nil && to == protocol.StatusAsleep:
+			crashpoint.Reach("sleep: reported")
 			t.learn(stored)
 			return slept, nil
 		case err == nil && to != protocol.StatusRunning:
+			crashpoint.Reach("result: reported")
 			t.log.Info("result delivered", logging.Status(to), logging.Reason(r.Reason), logging.ExitCode(r.ExitCode))
 			return delivered, nil
 		case err == nil:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/heteroflow/node-agent/agent/logging"
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
+	"github.com/heteroflow/node-agent/crashpoint"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
 )
@@ -70,10 +71,12 @@ func (t *task) launchSteps(ctx context.Context) error {
 	if err := t.ensureImage(ctx, rt); err != nil {
 		return err
 	}
+	crashpoint.Reach("launch: image there")
 	t.enter(Creating)
 	if err := t.create(ctx, rt, blueprint.Spec); err != nil {
 		return err
 	}
+	crashpoint.Reach("launch: created")
 	t.enter(Starting)
 	if err := t.start(ctx, rt, time.Time{}); err != nil {
 		return err
@@ -175,7 +178,9 @@ func (t *task) removeEarlier(ctx context.Context, rt runtime.Runtime) (bool, err
 		return false, err
 	}
 	t.log.Info("removing the container of an earlier assignment", logging.ContainerID(c.ID), zap.Int64("earlier_generation", id.Generation))
-	return true, rt.Remove(ctx, c.ID)
+	err = rt.Remove(ctx, c.ID)
+	crashpoint.Reach("launch: earlier container removed")
+	return true, err
 }
 
 // pid is the container's first process; 0 when it has ended and there is nothing to look

@@ -11,6 +11,7 @@ import (
 
 	"github.com/heteroflow/node-agent/agent/logging"
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
+	"github.com/heteroflow/node-agent/crashpoint"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
 )
@@ -69,6 +70,7 @@ func (t *task) turn(ctx context.Context, rt runtime.Runtime, c runtime.Container
 		if remaining <= 0 && t.record.Verdict != protocol.ReasonTimeout {
 			t.log.Warn("task reached its time limit, stopping it", zap.Duration("timeout", limit))
 			t.remember(func(r *Record) { r.Verdict = protocol.ReasonTimeout })
+			crashpoint.Reach("time limit: recorded")
 		}
 		timer := time.NewTimer(remaining)
 		defer timer.Stop()
@@ -77,6 +79,7 @@ func (t *task) turn(ctx context.Context, rt runtime.Runtime, c runtime.Container
 	if want := t.wanted(); want != wantRun || t.record.Verdict != "" {
 		if want == wantSleep {
 			t.rememberSleep(c)
+			crashpoint.Reach("sleep: recorded")
 		}
 		t.health.end()
 		return t.stop(ctx, rt, c)
@@ -165,6 +168,7 @@ func (t *task) conclude(c runtime.Container) *Result {
 	if want == wantNothing {
 		return nil
 	}
+	crashpoint.Reach("end: seen")
 	result := ended(c)
 	switch {
 	case t.record.Verdict == protocol.ReasonTimeout:
@@ -226,6 +230,7 @@ func (t *task) sleepUntilEnded(ctx context.Context) (*Result, error) {
 // wake starts the kept container again. A result says why it could not.
 func (t *task) wake(ctx context.Context, rt runtime.Runtime) (*Result, error) {
 	t.enter(Waking)
+	crashpoint.Reach("wake: decided")
 	t.log.Info("waking", logging.ContainerID(t.container))
 	c, err := t.inspect(ctx, rt)
 	switch {
@@ -254,5 +259,6 @@ func (t *task) reportAwake(ctx context.Context) {
 		t.log.Warn("could not report that the task is awake, trying again", zap.Error(err))
 		return
 	}
+	crashpoint.Reach("wake: reported")
 	t.observe(viewOf(stored, t.e.NodeID, t.generation))
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+
+	"github.com/heteroflow/node-agent/crashpoint"
 )
 
 const (
@@ -55,9 +57,11 @@ func (d directory) write(name string, data []byte) (err error) {
 	if _, err := f.Write(data); err != nil {
 		return err
 	}
+	crashpoint.Reach("journal: written, without its name")
 	if err := f.CloseAtomicallyReplace(); err != nil {
 		return err
 	}
+	crashpoint.Reach("journal: named")
 	return syncDir(d.root)
 }
 

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/heteroflow/node-agent/crashpoint"
 	"github.com/heteroflow/node-agent/runtime"
 )
 
@@ -58,9 +59,11 @@ func (r *Runtime) remove(ctx context.Context, id string) error {
 	if err := r.network.Down(ctx, id); err != nil {
 		return err
 	}
+	crashpoint.Reach("containerd: network gone")
 	if err := r.client.ContainerService().Delete(ctx, id); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("delete container: %w", err)
 	}
+	crashpoint.Reach("containerd: container gone")
 	snapshotter := r.options.Snapshotter
 	if c.Snapshotter != "" {
 		snapshotter = c.Snapshotter // it was made before the configuration changed
@@ -68,6 +71,7 @@ func (r *Runtime) remove(ctx context.Context, id string) error {
 	if err := r.client.SnapshotService(snapshotter).Remove(ctx, id); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("remove root file system: %w", err)
 	}
+	crashpoint.Reach("containerd: file system gone")
 	return os.RemoveAll(string(r.dir(id)))
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"go.uber.org/zap"
 
+	"github.com/heteroflow/node-agent/crashpoint"
 	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/runtime/containerd/logshim"
 	"github.com/heteroflow/node-agent/runtime/containerd/record"
@@ -58,12 +59,14 @@ func (r *Runtime) start(ctx context.Context, o observed) error {
 	if err := r.dir(id).Begin(run); err != nil {
 		return err
 	}
+	crashpoint.Reach("containerd: run begun")
 	ip, err := r.startTask(ctx, o)
 	if err != nil {
 		if err := r.startFailed(ctx, o, run, err); err != nil {
 			return err
 		}
 	}
+	crashpoint.Reach("containerd: task started")
 	run.StartedAt, run.IP = time.Now(), ip
 	if err := r.dir(id).Update(run); err != nil {
 		// It runs, and the record of its beginning says when that was asked for.
@@ -79,6 +82,7 @@ func (r *Runtime) startTask(ctx context.Context, o observed) (ip netip.Addr, err
 		if ip, err = r.network.Up(ctx, id, o.meta.Network.Ports); err != nil {
 			return ip, err
 		}
+		crashpoint.Reach("containerd: network up")
 		if err := r.writeHosts(id, o.meta, ip); err != nil {
 			return ip, err
 		}
@@ -94,6 +98,7 @@ func (r *Runtime) startTask(ctx context.Context, o observed) (ip netip.Addr, err
 	if _, err := r.client.TaskService().Create(ctx, request); err != nil {
 		return ip, errgrpc.ToNative(err)
 	}
+	crashpoint.Reach("containerd: task made")
 	if _, err := r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: id}); err != nil {
 		return ip, errgrpc.ToNative(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"go.uber.org/zap"
 
+	"github.com/heteroflow/node-agent/crashpoint"
 	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/runtime/containerd/record"
 )
@@ -95,9 +96,11 @@ func (r *Runtime) clear(ctx context.Context, o observed) error {
 		} else if err := r.kill(ctx, o); err != nil {
 			return err
 		}
+		crashpoint.Reach("containerd: end kept")
 		if err := r.deleteTask(ctx, o.record.ID); err != nil {
 			return err
 		}
+		crashpoint.Reach("containerd: task gone")
 	}
 	return r.network.Down(ctx, o.record.ID)
 }
