@@ -1,13 +1,14 @@
 package gpu
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/heteroflow/node-agent/gpu/pci"
 	"github.com/heteroflow/node-agent/gpu/text"
@@ -95,6 +96,8 @@ func (d replayed) Inventory(ctx context.Context) (Report, error) {
 			parts = append(parts, Understand(c.Result, d.Parse))
 		}
 	}
+	// The output that lists most cards numbers them.
+	slices.SortStableFunc(parts[1:], func(a, b Parsed) int { return cmp.Compare(len(b.GPUs), len(a.GPUs)) })
 	if len(parts) == 1 {
 		return rep, err
 	}
@@ -105,15 +108,25 @@ func (d replayed) Inventory(ctx context.Context) (Report, error) {
 	return all, nil
 }
 
-// owns reports whether a recorded command is one of the vendor's tools. A name
-// that two makers share (xpu-smi) is the vendor's when its output is.
+// owns reports whether a recorded command, which may stand behind others (docker
+// run …, sudo), is one of the vendor's tools. What it printed must be in a form
+// that the vendor's parser knows: others may use the same name (xpu-smi). Only
+// the tool's first name is the vendor's alone, and under it a failure in words
+// that nobody knows is the vendor's, too.
 func (d replayed) owns(c tool.Recorded) bool {
-	named := slices.ContainsFunc(d.Commands(), func(argv []string) bool {
-		return argv[0] == text.ToolName(c.Argv[0])
-	})
-	if !named || len(strings.TrimSpace(string(c.Output()))) == 0 {
+	commands := d.Commands()
+	names := make([]string, len(commands))
+	for i, argv := range commands {
+		names[i] = argv[0]
+	}
+	if _, named := text.ToolArgs(c.Argv, names...); !named {
 		return false
 	}
-	_, err := d.Parse(c.Argv, c.ExitCode, c.Output())
-	return err == nil || c.ExitCode != 0
+	out := c.Output()
+	if len(bytes.TrimSpace(out)) > 0 {
+		if _, err := d.Parse(c.Argv, c.ExitCode, out); err == nil {
+			return true
+		}
+	}
+	return text.ToolName(c.Argv[0]) == names[0] && c.ExitCode != 0 && c.Error == ""
 }

@@ -28,7 +28,7 @@ func (d lineTool) Collect(ctx context.Context) (Report, error) {
 	return Survey(ctx, NVIDIA, d.run, d.Parse, command("list"))
 }
 
-func (lineTool) Commands() [][]string { return [][]string{{"line-smi", "serials"}} }
+func (lineTool) Commands() [][]string { return [][]string{{"line-smi", "serials"}, {"any-smi"}} }
 
 func (lineTool) Parse(_ []string, _ int, out []byte) (Parsed, error) {
 	var p Parsed
@@ -41,6 +41,8 @@ func (lineTool) Parse(_ []string, _ int, out []byte) (Parsed, error) {
 			p.Stats = append(p.Stats, Stats{Index: text.Int(words[1]), Temperature: text.Celsius(words[2])})
 		case "serial":
 			p.GPUs = append(p.GPUs, Device{Index: text.Int(words[1]), Serial: words[2]})
+		case "matrix":
+			p.Topology = &Topology{Kind: string(NVIDIA), Links: []Link{{A: 0, B: 1, Type: "SYS"}}}
 		case "error":
 			p.CollectorError = &CollectorError{Code: "tool_says", Message: words[1]}
 		case "none":
@@ -57,6 +59,14 @@ func printed(exit int, out string, args ...string) tool.Recorded {
 	return tool.Recorded{Result: tool.Result{
 		Argv: append([]string{"line-smi"}, args...), ExitCode: exit, Stdout: []byte(out),
 	}}
+}
+
+func alias(exit int, out string) tool.Recorded {
+	return tool.Recorded{Result: tool.Result{Argv: []string{"any-smi"}, ExitCode: exit, Stdout: []byte(out)}}
+}
+
+func wrapped(out string, argv ...string) tool.Recorded {
+	return tool.Recorded{Result: tool.Result{Argv: argv, Stdout: []byte(out)}}
 }
 
 const twoCards = "card 0 0000:01:00.0\ncard 1 0000:02:00.0"
@@ -172,6 +182,55 @@ func TestCombineKeepsTheChipsOfACardApart(t *testing.T) {
 	}
 }
 
+func TestCombineFindsADeviceThatAnotherOutputNumbersOtherwise(t *testing.T) {
+	chip := func(index, card, chip int) Device {
+		return Device{Index: new(index), Card: new(card), Chip: new(chip)}
+	}
+	table := Parsed{GPUs: []Device{chip(0, 2, 0), chip(1, 2, 1), chip(2, 5, 0)}}
+	named := func(index int, uuid, bus string) Device { return Device{Index: new(index), UUID: uuid, BusID: bus} }
+	warm := func(index int) []Stats { return []Stats{{Index: new(index), Temperature: new(40.0)}} }
+	for _, c := range []struct {
+		name  string
+		parts []Parsed
+		cards int
+		warm  int // the number of the one that is
+	}{
+		{"by card and chip", []Parsed{table, {GPUs: []Device{chip(0, 5, 0)}, Stats: warm(0)}}, 3, 2},
+		{"by the card alone, where it has one chip", []Parsed{
+			table, {GPUs: []Device{{Index: new(0), Card: new(5)}}, Stats: warm(0)},
+		}, 3, 2},
+		{"by uuid and bus id", []Parsed{
+			{GPUs: []Device{named(0, "u0", bus(0)), named(3, "u3", bus(3))}},
+			{GPUs: []Device{named(0, "u0", bus(0)), named(1, "u3", bus(3))}, Stats: warm(1)},
+		}, 2, 3},
+		{"not by the card alone, where it has two", []Parsed{
+			table, {GPUs: []Device{{Index: new(0), Card: new(2)}}, Stats: warm(0)},
+		}, 3, 0},
+		{"not two of one output", []Parsed{{GPUs: []Device{chip(0, 5, 0), chip(1, 5, 0)}, Stats: warm(1)}}, 2, 1},
+		{"not of another card, which gets a number of its own", []Parsed{
+			{GPUs: []Device{chip(0, 2, 0)}}, {GPUs: []Device{chip(0, 5, 0)}, Stats: warm(0)},
+		}, 2, 1},
+		{"not with another address", []Parsed{
+			{GPUs: []Device{{Index: new(0), Card: new(5), Chip: new(0), BusID: bus(1)}}},
+			{GPUs: []Device{{Index: new(0), Card: new(5), Chip: new(0), BusID: bus(2)}}, Stats: warm(0)},
+		}, 2, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := Combine(Ascend, c.parts...)
+			if len(r.Devices) != c.cards || len(r.Stats) != 1 || *r.Stats[0].Index != c.warm {
+				t.Errorf("got %+v", r)
+			}
+			numbers := map[int]bool{}
+			for _, d := range r.Devices {
+				numbers[*d.Index] = true
+			}
+			if len(numbers) != c.cards {
+				t.Errorf("%d numbers of %d cards", len(numbers), c.cards)
+			}
+		})
+	}
+}
+
 func TestACaptureReplaysToTheSameSnapshotAsTheMachine(t *testing.T) {
 	root := sysfs(t, h100(0), h100(1), h100(2))
 	rec := tool.NewRecorder(tool.NewReplay(
@@ -218,6 +277,17 @@ func TestACaptureThatLacksTheDetectorsOwnCommandIsUnderstoodAllTheSame(t *testin
 			printed(0, "serial 0 S1", "serials"), printed(1, "error x", "x"),
 		}, NVIDIA, 1, false},
 		{"all of them failed", []tool.Recorded{printed(9, "error x", "x")}, NVIDIA, 0, true},
+		{"the tool was run in a container, and with sudo", []tool.Recorded{
+			wrapped("serial 0 S1", "docker", "run", "--rm", "-e", "A=b", "image:1", "/opt/bin/line-smi", "serials"),
+			wrapped("serial 1 S2", "sudo", "line-smi", "serials"),
+		}, NVIDIA, 2, false},
+		{"it failed in words that nobody knows", []tool.Recorded{printed(9, "?!", "x")}, NVIDIA, 0, true},
+		{"it failed without a word", []tool.Recorded{printed(9, "", "x")}, NVIDIA, 0, true},
+		{"so did another of its names, which others use, too", []tool.Recorded{alias(9, "?!")}, Virtual, 1, false},
+		{"that name in its own words", []tool.Recorded{alias(0, "serial 0 S1")}, NVIDIA, 1, false},
+		{"a program that only mentions it", []tool.Recorded{{Result: tool.Result{
+			Argv: []string{"which", "line-smi"}, ExitCode: 1, Stdout: []byte("no line-smi in /bin"),
+		}}}, Virtual, 1, false},
 		{"a tool of that name of another maker", []tool.Recorded{printed(0, "Intel", "discovery")}, Virtual, 1, false},
 		{"nothing was recorded", nil, Virtual, 1, false},
 	} {
@@ -231,6 +301,22 @@ func TestACaptureThatLacksTheDetectorsOwnCommandIsUnderstoodAllTheSame(t *testin
 				t.Errorf("got %+v", s)
 			}
 		})
+	}
+}
+
+func TestALoneMatrixIsShown(t *testing.T) {
+	replay := tool.NewReplay(printed(0, "matrix", "topo"))
+	s, err := Replay(t.Context(), replay, []Detector{lineTool{replay}, fallback()}, t.TempDir())
+	if err != nil || s.Type != NVIDIA || s.Topology == nil || len(s.Devices) != 0 {
+		t.Errorf("got %+v, %v", s, err)
+	}
+}
+
+func TestTheOutputWithMostCardsNumbersThem(t *testing.T) {
+	replay := tool.NewReplay(printed(0, "card 0 0000:02:00.0\nserial 0 S2", "one"), printed(0, twoCards+"\nserial 0 S1", "two"))
+	s, err := Replay(t.Context(), replay, []Detector{lineTool{replay}}, t.TempDir())
+	if err != nil || len(s.Devices) < 2 || s.Devices[0].BusID != bus(0) {
+		t.Errorf("got %+v, %v", s, err)
 	}
 }
 

@@ -41,7 +41,8 @@ type Detector interface {
 
 	// Commands are the argument vectors whose outputs a bug report needs, beside
 	// those that Inventory and Collect run. Their first words are the vendor's
-	// tools: a recorded command is the vendor's when its name is among them.
+	// tools, the first of all one that no other maker has: a recorded command
+	// is the vendor's when its name is among them.
 	Commands() [][]string
 }
 

@@ -20,7 +20,7 @@ func (d Device) sameNow(o Device) bool {
 func (d Device) sameCard(o Device) bool {
 	byUUID, byBus := d.UUID != "" && o.UUID != "", d.BusID != "" && o.BusID != ""
 	switch {
-	case byUUID && d.UUID != o.UUID, byBus && d.BusID != o.BusID,
+	case conflict(d.UUID, o.UUID), conflict(d.BusID, o.BusID),
 		differ(d.Card, o.Card) && !byUUID && !byBus, differ(d.Chip, o.Chip):
 		return false
 	case byUUID, byBus:
@@ -28,6 +28,19 @@ func (d Device) sameCard(o Device) bool {
 	}
 	return d.Index != nil && equal(d.Index, o.Index)
 }
+
+// sameUnit is sameNow for devices that two outputs may number differently: both
+// uuid and bus id agree, or the card and the chip.
+func (d Device) sameUnit(o Device) bool {
+	if conflict(d.UUID, o.UUID) || conflict(d.BusID, o.BusID) || differ(d.Card, o.Card) || differ(d.Chip, o.Chip) {
+		return false
+	}
+	named := d.UUID != "" && o.UUID != "" && d.BusID != "" && o.BusID != ""
+	return named || d.onCard(o) && d.Chip != nil && o.Chip != nil
+}
+
+// onCard reports whether both name the card they are on, and it is the same.
+func (d Device) onCard(o Device) bool { return d.Card != nil && equal(d.Card, o.Card) }
 
 // fill takes over from o what d does not say.
 func (d *Device) fill(o Device) {
@@ -51,6 +64,9 @@ func (s Stats) of(d Device) bool {
 	return s.Index != nil && equal(s.Index, d.Index)
 }
 
+// of reports whether c is of d.
+func (c Capability) of(d Device) bool { return c.Index != nil && equal(c.Index, d.Index) }
+
 func (s *Stats) fill(o Stats) {
 	s.Temperature, s.Utilization = first(s.Temperature, o.Temperature), first(s.Utilization, o.Utilization)
 	s.MemoryUsed, s.MemoryTotal = first(s.MemoryUsed, o.MemoryUsed), first(s.MemoryTotal, o.MemoryTotal)
@@ -60,11 +76,10 @@ func (s *Stats) fill(o Stats) {
 
 // of reports whether f blames d: what both name must agree, and something must.
 func (f Failure) of(d Device) bool {
-	byUUID, byBus := f.UUID != "" && d.UUID != "", f.BusID != "" && d.BusID != ""
-	if differ(f.Index, d.Index) || byUUID && f.UUID != d.UUID || byBus && f.BusID != d.BusID {
+	if differ(f.Index, d.Index) || conflict(f.UUID, d.UUID) || conflict(f.BusID, d.BusID) {
 		return false
 	}
-	return byUUID || byBus || f.Index != nil && d.Index != nil
+	return f.UUID != "" && d.UUID != "" || f.BusID != "" && d.BusID != "" || f.Index != nil && d.Index != nil
 }
 
 // first returns the first pointer that is set.
@@ -79,6 +94,9 @@ func first[T any](a, b *T) *T {
 func equal[T comparable](a, b *T) bool {
 	return a == nil && b == nil || a != nil && b != nil && *a == *b
 }
+
+// conflict reports whether both are given and are not the same.
+func conflict(a, b string) bool { return a != "" && b != "" && a != b }
 
 // differ reports whether both are set and hold different values.
 func differ[T comparable](a, b *T) bool { return a != nil && b != nil && *a != *b }

@@ -82,7 +82,7 @@ func (m *matrix) row(line string) {
 		return
 	}
 	for i, word := range fields[1:min(len(fields), len(m.labels)+1)] {
-		if word == "X" || !linkWord.MatchString(word) {
+		if word == "X" || text.Absent(word) || !linkWord.MatchString(word) {
 			continue
 		}
 		if other, ok := cardNumber(m.labels[i]); ok {

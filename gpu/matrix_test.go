@@ -48,6 +48,11 @@ func TestParseMatrix(t *testing.T) {
 			"Phy-ID12 Phy-ID13 Phy-ID14\nPhy-ID13 SIO X HCCS_SW\n",
 			&Topology{Kind: "nvidia", Links: []Link{{12, 13, "SIO"}, {13, 14, "HCCS_SW"}}},
 		},
+		{
+			"a pair that was not measured, in every tool's word for it",
+			"GPU0 GPU1 GPU2 mlx5_0\nGPU0 X NA N/A NA\nGPU1 NA X SYS PIX\nGPU2 - SYS X ERR!\n",
+			&Topology{Kind: "nvidia", Links: []Link{{1, 2, "SYS"}}, NICs: []NICLink{{1, "mlx5_0", "PIX"}}},
+		},
 		{"no matrix", "Legend:\n  X    = Self\nGPU0  X  SYS\n", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func (s Snapshot) MarshalJSON() ([]byte, error) {
 
 // signs reports whether anything speaks for a card of this vendor.
 func (r Report) signs() bool {
-	return len(r.Devices) > 0 || len(r.Failures) > 0 || r.CollectorError != nil
+	return len(r.Devices) > 0 || len(r.Failures) > 0 || r.CollectorError != nil || r.Topology != nil
 }
 
 // merge joins the reports of all vendors, which are in the order of the chain.

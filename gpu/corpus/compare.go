@@ -203,27 +203,45 @@ func (f File) processes(p *problems, got gpu.Parsed) {
 	}
 	want := make([]gpu.Process, 0, len(f.Expect.More.Processes))
 	for i, w := range f.Expect.More.Processes {
-		if !w.given["name"] && i < len(got.Processes) {
-			w.Name = &got.Processes[i].Name
+		g := gpu.Process{}
+		if i < len(got.Processes) {
+			g = got.Processes[i]
 		}
-		g := gpu.Process{PID: w.PID, Name: deref(w.Name), Index: w.GPU, UUID: deref(w.UUID)}
-		switch {
-		case w.Card != nil:
-			g.Index = f.index(w.Card, w.Chip)
-		case len(w.Cards) == 1:
-			g.Index = &w.Cards[0]
-		default:
-			g.Indexes = w.Cards
-		}
-		for _, m := range []*float64{w.MemoryMiB, w.UsedMiB} {
-			if m != nil {
-				g.MemoryUsed = new(int64(*m * (1 << 20)))
-			}
-		}
+		f.expect(w, &g)
 		want = append(want, g)
 	}
 	if diff := cmp.Diff(want, got.Processes, cmpopts.EquateEmpty()); diff != "" {
 		p.add("processes (-want +got):\n%s", diff)
+	}
+}
+
+// expect puts what is expected of a process into g; a key that is not there is
+// left as it is.
+func (f File) expect(w Process, g *gpu.Process) {
+	g.PID = w.PID
+	if w.given["name"] {
+		g.Name = deref(w.Name)
+	}
+	if w.given["gpu_uuid"] {
+		g.UUID = deref(w.UUID)
+	}
+	switch {
+	case w.given["card"]:
+		g.Index, g.Indexes = f.index(w.Card, w.Chip), nil
+	case len(w.Cards) == 1:
+		g.Index, g.Indexes = &w.Cards[0], nil
+	case w.given["cards"]:
+		g.Index, g.Indexes = nil, w.Cards
+	case w.given["gpu"]:
+		g.Index = w.GPU
+	}
+	if w.given["memory_mib"] || w.given["used_mib"] {
+		g.MemoryUsed = nil
+	}
+	for _, m := range []*float64{w.MemoryMiB, w.UsedMiB} {
+		if m != nil {
+			g.MemoryUsed = new(int64(*m * (1 << 20)))
+		}
 	}
 }
 

@@ -8,8 +8,5 @@ import (
 )
 
 func TestCorpus(t *testing.T) {
-	corpus.Check(t, gpu.NVIDIA, Parse, corpus.KnownGaps{
-		"apps-container-not-found": "the rows of processes are compared whole, and the expectation leaves out " +
-			"the gpu_uuid that the text prints",
-	})
+	corpus.Check(t, gpu.NVIDIA, Parse, nil)
 }

@@ -8,16 +8,27 @@ import (
 
 var ansi = Lazy(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])`)
 
-// Lines returns the output as lines: invalid UTF-8 replaced, ANSI escapes, CR
-// and NUL removed. Leading and trailing blanks stay.
-func Lines(output []byte) []string {
+// Clean returns the output as text: invalid UTF-8 replaced, ANSI escapes, CR, NUL
+// and byte order marks removed, the blanks that do not break (web pages and word
+// processors put them in) made blanks. Windows' shells write UTF-16, of whose
+// plain letters every other byte is NUL.
+func Clean(output []byte) string {
 	s := string(output)
+	if strings.HasPrefix(s, "\xff\xfe") || strings.HasPrefix(s, "\xfe\xff") {
+		s = s[2:]
+	}
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, "\uFFFD")
 	}
-	s = ansi.ReplaceAllString(s, "")
-	s = strings.NewReplacer("\r", "", "\x00", "").Replace(s)
-	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
+	return plain.Replace(ansi.ReplaceAllString(s, ""))
+}
+
+var plain = strings.NewReplacer(
+	"\r", "", "\x00", "", "\uFEFF", "", "\u00A0", " ", "\u2007", " ", "\u202F", " ")
+
+// Lines returns the lines of Clean. Leading and trailing blanks stay.
+func Lines(output []byte) []string {
+	return strings.Split(strings.TrimSuffix(Clean(output), "\n"), "\n")
 }
 
 var bars = strings.NewReplacer("│", "|", "┃", "|", "║", "|", "¦", "|")

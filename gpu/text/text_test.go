@@ -118,9 +118,23 @@ func TestBusIDTakesEveryToolsFormToThatOfSysfs(t *testing.T) {
 }
 
 func TestLinesAreCleaned(t *testing.T) {
-	got := Lines([]byte("\x1b[4mGPU0\x1b[0m\tx\r\n\n a\x00b \xff\n"))
-	if diff := cmp.Diff([]string{"GPU0\tx", "", " ab \uFFFD"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	for _, c := range []struct {
+		name, in string
+		want     []string
+	}{
+		{
+			"escapes, CR, NUL and bytes that are no UTF-8", "\x1b[4mGPU0\x1b[0m\tx\r\n\n a\x00b \xff\n",
+			[]string{"GPU0\tx", "", " ab \uFFFD"},
+		},
+		{"blanks that do not break", "| 0\u00a0 C500\u202f|\u2007\n", []string{"| 0  C500 | "}},
+		{"a byte order mark", "\ufeffGPU 0: x\n", []string{"GPU 0: x"}},
+		{"UTF-16 of Windows' shells", "\xff\xfeG\x00P\x00U\x00\r\x00\n\x000\x00", []string{"GPU", "0"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, Lines([]byte(c.in))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
