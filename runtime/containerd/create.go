@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net"
 	"net/netip"
 	"os"
 	"path"
@@ -23,10 +22,11 @@ import (
 	"github.com/moby/sys/user"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
 
+	"github.com/heteroflow/node-agent/crashpoint"
 	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/runtime/containerd/ocispec"
+	"github.com/heteroflow/node-agent/runtime/ulimit"
 )
 
 // ociShim is the containerd runtime that runs runc and all that take its arguments.
@@ -99,6 +99,7 @@ func (r *Runtime) create(ctx context.Context, id string, spec runtime.Spec) (err
 			r.options.Log.Warn("lease left to expire", zap.String("container_id", id), zap.Error(err))
 		}
 	}()
+	crashpoint.Reach("containerd: leased")
 	ctx = leases.WithLease(ctx, lease.ID)
 
 	img, err := r.findImage(ctx, named)
@@ -116,6 +117,7 @@ func (r *Runtime) create(ctx context.Context, id string, spec runtime.Spec) (err
 	if err != nil {
 		return fmt.Errorf("prepare root file system: %w", err)
 	}
+	crashpoint.Reach("containerd: file system made")
 	who, err := userIn(ctx, mounts, spec, config)
 	if err != nil {
 		return err
@@ -124,7 +126,10 @@ func (r *Runtime) create(ctx context.Context, id string, spec runtime.Spec) (err
 	if err != nil {
 		return err
 	}
-	return r.store(ctx, id, oci, m)
+	crashpoint.Reach("containerd: files written")
+	err = r.store(ctx, id, oci, m)
+	crashpoint.Reach("containerd: container made")
+	return err
 }
 
 // discard removes what create has made before the container itself.
@@ -262,37 +267,12 @@ func writeShared(name string, data []byte) error {
 	return os.Chmod(name, 0o644) //nolint:gosec // whatever the umask is
 }
 
-// limits asks the kernel who the daemon is, and that process what it may give.
-func (r *Runtime) limits() ocispec.Limits {
-	pid, err := peer(r.options.Address)
-	if err != nil {
-		pid = -1
-	}
-	limits, err := ocispec.LimitsOf(pid)
+func (r *Runtime) limits() ulimit.Limits {
+	limits, err := ulimit.OfSocket(r.options.Address)
 	if err != nil {
 		r.options.Log.Debug("limits of the daemon are not known; asking for what GPU work wants", zap.Error(err))
 	}
 	return limits
-}
-
-func peer(socket string) (pid int, err error) {
-	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = conn.Close() }() // nothing was written
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var credentials *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		credentials, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil || credErr != nil {
-		return 0, errors.Join(err, credErr)
-	}
-	return int(credentials.Pid), nil
 }
 
 func (r *Runtime) store(ctx context.Context, id string, oci *specs.Spec, m meta) error {

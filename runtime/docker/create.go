@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
@@ -15,6 +16,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/heteroflow/node-agent/runtime"
+	"github.com/heteroflow/node-agent/runtime/ulimit"
 )
 
 // Create makes the container, or finds the one an earlier call made: see
@@ -31,7 +33,7 @@ func (r *Runtime) create(ctx context.Context, spec runtime.Spec) (runtime.Contai
 	if err := spec.Validate(); err != nil {
 		return runtime.Container{}, err
 	}
-	options, err := createOptions(spec)
+	options, err := createOptions(spec, r.ulimits())
 	if err != nil {
 		return runtime.Container{}, err
 	}
@@ -88,7 +90,7 @@ func (r *Runtime) existing(ctx context.Context, spec runtime.Spec, cause error) 
 	return found, nil
 }
 
-func createOptions(spec runtime.Spec) (client.ContainerCreateOptions, error) {
+func createOptions(spec runtime.Spec, ulimits []*container.Ulimit) (client.ContainerCreateOptions, error) {
 	image, err := runtime.ParseReference(spec.Image)
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
@@ -122,7 +124,7 @@ func createOptions(spec runtime.Spec) (client.ContainerCreateOptions, error) {
 			IpcMode:       container.IpcMode(spec.IPC),
 			SecurityOpt:   []string{"no-new-privileges"},
 			ShmSize:       spec.Resources.ShmSizeBytes,
-			Resources:     withDevices(resources(spec.Resources), spec),
+			Resources:     withDevices(resources(spec.Resources, ulimits), spec),
 			GroupAdd:      groups(spec.Groups),
 			Mounts:        mounts(spec.Mounts),
 			Init:          new(false), // even where the daemon's default is to have one
@@ -144,8 +146,29 @@ func logConfig(limits runtime.LogLimits) container.LogConfig {
 	}
 }
 
-func resources(limits runtime.Resources) container.Resources {
+// ulimits are what containers get on containerd. Nothing is known of what a daemon behind
+// an address other than a socket of this host may give: its own defaults stay.
+func (r *Runtime) ulimits() []*container.Ulimit {
+	socket, local := strings.CutPrefix(r.host, "unix://")
+	if !local {
+		return nil
+	}
+	limits, err := ulimit.OfSocket(socket)
+	if err != nil {
+		limits = ulimit.Wanted // the call that follows tells what is wrong with the socket
+	}
+	return []*container.Ulimit{limitOf("nofile", limits.OpenFiles), limitOf("memlock", limits.LockedMemory)}
+}
+
+// limitOf is hard and soft; Docker's word for unlimited is -1.
+func limitOf(name string, value uint64) *container.Ulimit {
+	n := int64(value)
+	return &container.Ulimit{Name: name, Hard: n, Soft: n}
+}
+
+func resources(limits runtime.Resources, ulimits []*container.Ulimit) container.Resources {
 	resources := container.Resources{
+		Ulimits:    ulimits,
 		NanoCPUs:   int64(math.Round(limits.CPUs * 1e9)),
 		Memory:     limits.MemoryBytes,
 		MemorySwap: limits.MemoryBytes, // memory and swap together, so no swap on top

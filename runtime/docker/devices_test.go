@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,9 +14,13 @@ import (
 
 	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/runtime/docker"
+	"github.com/heteroflow/node-agent/runtime/ulimit"
 )
 
-func TestDevicesAreAskedForInTheDaemonsWords(t *testing.T) {
+// askedFor is what a daemon is asked for when a container of the spec is made. It runs in
+// this process.
+func askedFor(t *testing.T, spec runtime.Spec) *container.HostConfig {
+	t.Helper()
 	var asked atomic.Pointer[container.HostConfig]
 	p := startProxy(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Api-Version", "1.44")
@@ -29,6 +34,29 @@ func TestDevicesAreAskedForInTheDaemonsWords(t *testing.T) {
 		}
 		_, _ = fmt.Fprintf(w, `{"Id":%q,"Name":"/task","Config":{"Image":"busybox"},"State":{"Status":"created"}}`, strings.Repeat("a", 64))
 	}))
+	if _, err := connect(t, docker.Options{Host: p.host}).Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	return asked.Load()
+}
+
+func TestProcessLimitsAreThoseOfGPUWorkWithinTheDaemonsOwn(t *testing.T) {
+	may, err := ulimit.Of(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := askedFor(t, runtime.Spec{
+		Name: "task", Image: "busybox", Network: runtime.Network{Mode: runtime.NetworkNone}, IPC: runtime.IPCPrivate,
+		Logs: runtime.LogLimits{MaxBytes: 1 << 20, MaxFiles: 1},
+	})
+	files, memory := int64(may.OpenFiles), int64(may.LockedMemory)
+	want := []*container.Ulimit{{Name: "nofile", Hard: files, Soft: files}, {Name: "memlock", Hard: memory, Soft: memory}}
+	if diff := cmp.Diff(want, got.Ulimits); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+}
+
+func TestDevicesAreAskedForInTheDaemonsWords(t *testing.T) {
 	spec := runtime.Spec{
 		Name: "task", Image: "busybox", Network: runtime.Network{Mode: runtime.NetworkNone}, IPC: runtime.IPCPrivate,
 		Logs:       runtime.LogLimits{MaxBytes: 1 << 20, MaxFiles: 1},
@@ -36,10 +64,7 @@ func TestDevicesAreAskedForInTheDaemonsWords(t *testing.T) {
 		Devices:    []runtime.Device{{HostPath: "/dev/there", Path: "/dev/here", Permissions: "rw"}},
 		Groups:     []uint32{44, 109},
 	}
-	if _, err := connect(t, docker.Options{Host: p.host}).Create(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
-	got := asked.Load()
+	got := askedFor(t, spec)
 	if diff := cmp.Diff([]container.DeviceRequest{{Driver: "cdi", DeviceIDs: spec.CDIDevices}}, got.DeviceRequests); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}

@@ -7,7 +7,8 @@
 // followed by an inspection, so that a started container is never reported as failed.
 //
 // What a container gets beyond its spec: the local log driver with limits, no restart
-// policy, no automatic removal, no-new-privileges (so sudo and other setuid programs
+// policy, no automatic removal, limits of open files and locked memory that suit GPU work
+// (package ulimit), no-new-privileges (so sudo and other setuid programs
 // gain nothing in it), no health check of the image's, and no init process: the program
 // is PID 1, as with containerd. An init would execute the program itself, after the
 // daemon has called the container started, so that a missing program would look like

@@ -11,7 +11,10 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/heteroflow/node-agent/runtime"
+	"github.com/heteroflow/node-agent/runtime/ulimit"
 	"github.com/heteroflow/node-agent/test/workload/report"
 )
 
@@ -25,6 +28,7 @@ func (s *suite) testLimits(t *testing.T) {
 			}
 		}
 	})
+	t.Run("open files and locked memory suffice for GPU work", s.processLimits)
 	t.Run("the pids limit holds", func(t *testing.T) {
 		spec := s.spec("forkbomb", "--max", "200")
 		spec.Resources.PidsLimit = 64
@@ -52,6 +56,25 @@ func (s *suite) testLimits(t *testing.T) {
 			t.Errorf("with ipc host: got %s, want %d", bytesOf(self.ShmBytes), host)
 		}
 	})
+}
+
+// processLimits: the daemon under test is the system's or one of the test's own, and has all
+// the rights of this process.
+func (s *suite) processLimits(t *testing.T) {
+	may, err := ulimit.Of(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := s.inspect(t, s.start(t, s.spec("sleep", "10m")).ID).PID
+	for resource, want := range map[int]uint64{unix.RLIMIT_NOFILE: may.OpenFiles, unix.RLIMIT_MEMLOCK: may.LockedMemory} {
+		var got unix.Rlimit
+		if err := unix.Prlimit(pid, resource, nil, &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Cur != want || got.Max != want {
+			t.Errorf("resource %d: soft %d, hard %d, want %d", resource, got.Cur, got.Max, want)
+		}
+	}
 }
 
 func bytesOf(n *uint64) string {

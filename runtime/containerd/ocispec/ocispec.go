@@ -16,6 +16,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/heteroflow/node-agent/runtime"
+	"github.com/heteroflow/node-agent/runtime/ulimit"
 )
 
 // version is what the spec uses. crun up to at least 1.8 refuses versions it does not
@@ -40,7 +41,7 @@ type Input struct {
 
 	NetNS       string // path of the network namespace of a bridge network
 	CgroupsPath string // absolute, below each controller's root
-	Limits      Limits
+	Limits      ulimit.Limits
 	Cgroup2     bool
 	LimitSwap   bool // the kernel accounts for swap
 	HostQueues  bool // the host has /dev/mqueue
@@ -81,7 +82,7 @@ func Build(in Input) (*specs.Spec, error) {
 			User:            processUser(in.User),
 			Capabilities:    capabilities(),
 			NoNewPrivileges: true,
-			Rlimits:         in.Limits.rlimits(),
+			Rlimits:         rlimits(in.Limits),
 			// Or it would inherit that of the shim, which containerd protects.
 			OOMScoreAdj: new(0),
 		},

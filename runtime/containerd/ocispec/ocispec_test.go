@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/runtime/containerd/ocispec"
+	"github.com/heteroflow/node-agent/runtime/ulimit"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -35,7 +35,7 @@ func input() ocispec.Input {
 		User:        user.ExecUser{Home: "/root"},
 		Hostname:    "task-1",
 		CgroupsPath: "/heteroflow/task-1",
-		Limits:      ocispec.Limits{OpenFiles: 1 << 20, LockedMemory: math.MaxUint64},
+		Limits:      ulimit.Wanted,
 	}
 }
 
