@@ -15,6 +15,7 @@ import (
 	"github.com/shirou/gopsutil/v4/load"
 	"github.com/shirou/gopsutil/v4/mem"
 
+	"github.com/heteroflow/node-agent/agent/preflight"
 	"github.com/heteroflow/node-agent/protocol"
 )
 
@@ -68,6 +69,12 @@ func (h *Host) Read(ctx context.Context, local netip.Addr, dirs []string) protoc
 		now.MACAddress = macOf(local)
 	}
 	return now
+}
+
+// Free is what is free on the file system that holds dir; false: that cannot be found out
+// now.
+func (h *Host) Free(ctx context.Context, dir string) (preflight.Space, bool) {
+	return h.disks.free(ctx, dir)
 }
 
 // usage is the share of the processors' time since the last call that was not idle; nil

@@ -5,10 +5,16 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/shirou/gopsutil/v4/cpu"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/heteroflow/node-agent/protocol"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,10 +53,62 @@ func TestOneRowForEachFileSystemAndNoneForAMissingDirectory(t *testing.T) {
 }
 
 func TestAHangingFileSystemIsNotLookedAtTwice(t *testing.T) {
-	d := disks{looking: map[string]bool{"/hangs": true}}
+	d := disks{looking: map[string]*look{"/hangs": {done: make(chan struct{})}}}
 	if rows := d.read(t.Context(), []string{t.TempDir(), "/hangs"}); len(rows) != 1 {
 		t.Fatalf("got %+v", rows)
 	}
+}
+
+func TestWhatIsFreeIsWhatTheFileSystemSays(t *testing.T) {
+	h := New(t.Context())
+	if got, ok := h.Free(t.Context(), "/does/not/exist"); ok {
+		t.Errorf("of no directory: %+v", got)
+	}
+	if got, ok := h.Free(t.Context(), t.TempDir()); !ok || got.Bytes <= 0 {
+		t.Errorf("of a directory: %+v, %v", got, ok)
+	}
+	if os.Getuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m,nr_inodes=100"); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.WriteFile(filepath.Join(dir, "file"), make([]byte, 256<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, ok := h.Free(t.Context(), dir)
+	if !ok || got.Bytes != 768<<10 || got.Inodes == nil || *got.Inodes != 98 { // the root is one, too
+		t.Errorf("of a small one: %+v, %v", got, ok)
+	}
+}
+
+func TestThoseWhoAskAtTheSameTimeShareOneLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hung := &look{done: make(chan struct{}), ok: true, disk: protocol.Disk{FreeBytes: 7}}
+		d := disks{looking: map[string]*look{"/slow": hung}}
+		var askers sync.WaitGroup
+		for range 3 {
+			askers.Go(func() {
+				if got, ok := d.free(t.Context(), "/slow"); !ok || got.Bytes != 7 {
+					t.Errorf("got %+v, %v", got, ok)
+				}
+			})
+		}
+		time.Sleep(freeTimeout / 2)
+		close(hung.done)
+		askers.Wait()
+		d.looking["/dead"] = &look{done: make(chan struct{})}
+		begun := time.Now()
+		if got, ok := d.free(t.Context(), "/dead"); ok || time.Since(begun) != freeTimeout {
+			t.Errorf("got %+v, %v after %v", got, ok, time.Since(begun))
+		}
+	})
 }
 
 func TestUsageIsTheShareOfTimeThatWasNotIdle(t *testing.T) {
