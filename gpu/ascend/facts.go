@@ -8,10 +8,6 @@ package ascend
 // ChipNode is the device node of a chip, by Device.Minor (the physical id).
 const ChipNode = "/dev/davinci%d"
 
-// VirtualChipNode is the host's node of a virtual NPU, which has the name of
-// ChipNode in the container.
-const VirtualChipNode = "/dev/vdavinci%d"
-
 // SharedNodes are needed beside any chip. The 950 has no devmm_svm and, instead
 // of dvpp_cmdlist, the nodes below SharedNodeDirs. The SoC 310B has all of
 // SoCNodes, too.

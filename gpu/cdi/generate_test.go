@@ -107,8 +107,12 @@ var nodes = map[string][]gpu.Device{
 		card(gpu.NVIDIA, 2, func(d *gpu.Device) { d.UUID = "GPU-77777777-2222-3333-4444-555555555555" }),
 	},
 	"nvidia-container": {card(gpu.NVIDIA, 0, nil)},
-	"ascend":           {card(gpu.Ascend, 0, nil), card(gpu.Ascend, 1, func(d *gpu.Device) { d.Minor = new(5) })},
-	"ascend-950":       {card(gpu.Ascend, 0, nil)},
+	"nvidia-wsl":       {card(gpu.NVIDIA, 0, func(d *gpu.Device) { d.Minor, d.UUID = nil, "GPU-11111111-2222-3333-4444-555555555555" })},
+	"nvidia-tegra": {card(gpu.NVIDIA, 0, func(d *gpu.Device) {
+		d.Minor, d.Model, d.UUID = nil, "Orin (nvgpu)", "54d0709b-558d-5a59-9c65-0c5fc14a21a4"
+	})},
+	"ascend":     {card(gpu.Ascend, 0, nil), card(gpu.Ascend, 1, func(d *gpu.Device) { d.Minor = new(5) })},
+	"ascend-950": {card(gpu.Ascend, 0, nil)},
 	"hygon": {
 		card(gpu.Hygon, 0, func(d *gpu.Device) { d.BusID, d.UUID = "0000:09:00.0", "T6A123" }),
 		card(gpu.Hygon, 1, func(d *gpu.Device) { d.BusID = "0000:0a:00.0" }),
@@ -121,9 +125,18 @@ var nodes = map[string][]gpu.Device{
 	"musa":     {card(gpu.MUSA, 0, func(d *gpu.Device) { d.BusID, d.UUID = "0000:01:00.0", "not a name for CDI" })},
 	"iluvatar": {card(gpu.Iluvatar, 0, func(d *gpu.Device) { d.Minor = new(3) })},
 	"metax":    {card(gpu.MetaX, 0, func(d *gpu.Device) { d.BusID = "0000:0f:00.0" })},
-	"enflame":  {card(gpu.Enflame, 0, func(d *gpu.Device) { d.UUID = "T6R231060602" })},
-	"biren":    {card(gpu.Biren, 0, nil)},
-	"virtual":  {card(gpu.Virtual, 0, func(d *gpu.Device) { d.UUID = "virtual-0" })},
+	"enflame": {
+		card(gpu.Enflame, 0, func(d *gpu.Device) { d.Minor, d.UUID, d.BusID = nil, "T6R231060602", "0000:2c:00.0" }),
+		card(gpu.Enflame, 1, func(d *gpu.Device) { d.Minor, d.BusID = nil, "0000:2d:00.0" }),
+		card(gpu.Enflame, 2, func(d *gpu.Device) { d.Minor, d.BusID = nil, "0000:2e:00.0" }),
+	},
+	"biren": {
+		card(gpu.Biren, 0, func(d *gpu.Device) { d.Minor, d.BusID = nil, "0000:01:00.0" }),
+		card(gpu.Biren, 1, func(d *gpu.Device) { d.Minor, d.BusID = nil, "0000:02:00.0" }),
+		card(gpu.Biren, 2, func(d *gpu.Device) { d.Minor, d.BusID = nil, "0000:03:00.0" }),
+	},
+	"biren-1.11": {card(gpu.Biren, 0, func(d *gpu.Device) { d.Minor, d.BusID = nil, "0000:01:00.0" })},
+	"virtual":    {card(gpu.Virtual, 0, func(d *gpu.Device) { d.UUID = "virtual-0" })},
 }
 
 func TestSpecsOfEachVendorAreAsRecorded(t *testing.T) {
@@ -152,6 +165,50 @@ func TestSpecsOfEachVendorAreAsRecorded(t *testing.T) {
 		if !covered[v] {
 			t.Errorf("no host of vendor %s", v)
 		}
+	}
+}
+
+func TestNoTwoCardsHaveOneNode(t *testing.T) {
+	g := fakeGenerator(t, "enflame")
+	c, err := g.Generate(t.Context(), gpu.Snapshot{Devices: []gpu.Device{
+		nodes["enflame"][0], card(gpu.Enflame, 1, nil), // whose node would be that of the first, as far as is known
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := describe(c), "absent: device 1: device node /dev/gcu1 is that of card 0\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestOneOfSeveralCardsIsRefusedWhereTheyCannotBeToldApart(t *testing.T) {
+	discrete := card(gpu.NVIDIA, 1, func(d *gpu.Device) { d.Model = "NVIDIA RTX 6000 Ada Generation" })
+	for host, want := range map[string]string{
+		"nvidia-wsl":   "on WSL2 a container has all cards or none",
+		"nvidia-tegra": "install heteroflow-nvml and the NVIDIA container toolkit",
+	} {
+		g := fakeGenerator(t, host)
+		c, err := g.Generate(t.Context(), gpu.Snapshot{Devices: []gpu.Device{nodes[host][0], discrete}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 2 {
+			if _, err := c.Select(gpu.NVIDIA, new(i), ""); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s, card %d: got %v, want %q", host, i, err, want)
+			}
+		}
+	}
+}
+
+func TestATegraWithoutNVIDIAsListsSaysWhatToInstall(t *testing.T) {
+	g := fakeGenerator(t, "nvidia-container")
+	c, err := g.Generate(t.Context(), gpu.Snapshot{Devices: nodes["nvidia-tegra"][:1]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Select(gpu.NVIDIA, new(0), "")
+	if err == nil || !strings.Contains(err.Error(), "install the package nvidia-l4t-init") || !strings.Contains(err.Error(), "devices.csv: no such file") {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -345,7 +402,7 @@ func TestPathsAreTheEnginesWhereItSeesTheHostElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := c.vendors[gpu.Enflame].Spec
-	if n := device(spec, "0").ContainerEdits.DeviceNodes[0]; n.HostPath != "/host/dev/gcu0" || n.Path != "/dev/gcu0" {
+	if n := device(spec, "0").ContainerEdits.DeviceNodes[0]; n.HostPath != "/host/dev/gcu1" || n.Path != "/dev/gcu1" {
 		t.Errorf("node %+v", n)
 	}
 	if m := spec.ContainerEdits.Mounts[0]; m.HostPath != "/host/usr/bin/efsmi" || m.ContainerPath != "/usr/bin/efsmi" {
@@ -373,6 +430,17 @@ func FuzzParseSpec(f *testing.F) {
 			edits, err := c.Translate(s)
 			if err == nil && len(edits.Nodes) > len(d.ContainerEdits.DeviceNodes)+len(spec.ContainerEdits.DeviceNodes) {
 				t.Fatalf("more device nodes than the spec has: %+v", edits.Nodes)
+			}
+		}
+	})
+}
+
+func FuzzTegraList(f *testing.F) {
+	f.Add([]byte("dev, /dev/nvmap\nlib,/usr/lib/x.so\r\nsym, /a/../b\n# dev, x\ndir, /\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, e := range parseTegraList(data) {
+			if !filepath.IsAbs(e.path) || filepath.Clean(e.path) != e.path || e.path == "/" {
+				t.Fatalf("%q is no path to mount", e.path)
 			}
 		}
 	})

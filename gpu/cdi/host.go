@@ -2,6 +2,8 @@ package cdi
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -129,11 +131,22 @@ func (h host) list(dir string, patterns ...string) ([]string, error) {
 	return names, nil
 }
 
+// maxRead is far above the largest file that is read, a Jetson's list of 30 KiB.
+const maxRead = 1 << 20
+
 // read returns a small file of the host.
 func (h host) read(name string) ([]byte, error) {
-	data, err := os.ReadFile(h.at(name))
+	f, err := os.Open(h.at(name))
 	if err != nil {
 		return nil, plain(err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	data, err := io.ReadAll(io.LimitReader(f, maxRead+1))
+	switch {
+	case err != nil:
+		return nil, plain(err)
+	case len(data) > maxRead:
+		return nil, fmt.Errorf("larger than %d bytes", maxRead)
 	}
 	return data, nil
 }

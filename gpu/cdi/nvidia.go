@@ -17,6 +17,23 @@ import (
 	"github.com/heteroflow/node-agent/gpu/text"
 )
 
+// nvidiaEnv keeps NVIDIA's runtime from adding cards, and CUDA from reordering them.
+var nvidiaEnv = []string{
+	nvidia.VisibleEnv + "=" + nvidia.VisibleNone,
+	nvidia.OrderEnv + "=" + nvidia.OrderBus,
+}
+
+// nvidiaPlatform is the recipe of a machine that has no PCI driver of NVIDIA's; nil: it has.
+func nvidiaPlatform(h host, devices []gpu.Device) *recipe {
+	if _, err := h.node(nvidia.WSLNode); err == nil {
+		return &wsl
+	}
+	if slices.ContainsFunc(devices, func(d gpu.Device) bool { return nvidia.Integrated(d.Model) }) {
+		return &tegra
+	}
+	return nil
+}
+
 // addNVIDIADriver mounts the driver's user-space part: its libraries under the names by
 // which programs load them, its tools, and the firmware of the GSP.
 //
@@ -79,7 +96,7 @@ func (b *build) addNVIDIALibraries(dir, target, version string) {
 		if err != nil || !strings.HasSuffix(found, suffix) {
 			continue // not the driver's
 		}
-		b.edits.Mounts = append(b.edits.Mounts, bind(b.host.forEngine(found), path.Join(target, name)))
+		b.addMount(bind(b.host.forEngine(found), path.Join(target, name)))
 	}
 }
 
@@ -98,7 +115,7 @@ func (b *build) bindAt(name, target string) bool {
 	if err != nil {
 		return false
 	}
-	b.edits.Mounts = append(b.edits.Mounts, bind(b.host.forEngine(found), target))
+	b.addMount(bind(b.host.forEngine(found), target))
 	return true
 }
 

@@ -47,9 +47,14 @@ type Omission struct {
 type recipe struct {
 	// cards are the nodes of one card.
 	cards []cardNode
-	// drm: the card has nodes in /dev/dri, too, found by its PCI address. drmRequired: it
-	// is nothing without them.
-	drm, drmRequired bool
+	// dri is where, by its PCI address, the names of a card's nodes in /dev/dri stand; "":
+	// it has none there. driRequired: it is nothing without them.
+	dri         string
+	driRequired bool
+	// listed finds nodes of a card that no pattern gives.
+	listed func(*build, gpu.Device) ([]*specs.DeviceNode, error)
+	// alone says why a card can be given only where it is the only one; "": each can.
+	alone string
 	// shared are the nodes beside any card, and sharedDirs directories of such nodes. Which
 	// of them there are depends on the driver's version and the card's generation.
 	shared, sharedDirs []string
@@ -58,17 +63,28 @@ type recipe struct {
 	env                []string
 	// more adds what no table can say.
 	more func(*build)
+	// platform is the recipe of a machine for which this one does not hold; nil: it does.
+	platform func(host, []gpu.Device) *recipe
 }
 
-// cardNode is a device node of one card: a pattern with one %d, and what it counts by.
+// cardNode is a device node of one card: a pattern with one %d and what says its number, or
+// with neither.
 type cardNode struct {
 	pattern  string
-	by       func(gpu.Device) *int
+	number   func(host, gpu.Device) (int, error)
 	optional bool
 }
 
-func byMinor(d gpu.Device) *int { return d.Minor }
-func byIndex(d gpu.Device) *int { return d.Index }
+func (c cardNode) path(h host, d gpu.Device) (string, error) {
+	if c.number == nil {
+		return c.pattern, nil
+	}
+	n, err := c.number(h, d)
+	if err != nil {
+		return "", fmt.Errorf("device node %s: %w", c.pattern, err)
+	}
+	return fmt.Sprintf(c.pattern, n), nil
+}
 
 // build is a spec in the making.
 type build struct {
@@ -77,6 +93,7 @@ type build struct {
 	devices []gpu.Device
 	made    Made
 	edits   specs.ContainerEdits // of every container with one of the devices
+	owners  map[string]string    // by device node, the cards that have them
 }
 
 // recipes makes specs from the table of this package.
@@ -88,7 +105,12 @@ func (r recipes) Make(_ context.Context, vendor gpu.Vendor, devices []gpu.Device
 	if !ok {
 		return Made{}, fmt.Errorf("make CDI spec: nothing is known of what cards of vendor %q need in a container", vendor)
 	}
-	b := &build{host: r.host, recipe: recipe, devices: devices}
+	if recipe.platform != nil {
+		if other := recipe.platform(r.host, devices); other != nil {
+			recipe = *other
+		}
+	}
+	b := &build{host: r.host, recipe: recipe, devices: devices, owners: map[string]string{}}
 	b.makeShared()
 	b.made.Spec = &specs.Spec{}
 	for _, d := range devices {
@@ -144,7 +166,14 @@ func (b *build) mount(name string) {
 		b.omit(name, err)
 		return
 	}
-	b.edits.Mounts = append(b.edits.Mounts, mount)
+	b.addMount(mount)
+}
+
+// addMount adds a mount unless something is mounted there already.
+func (b *build) addMount(mount *specs.Mount) {
+	if !slices.ContainsFunc(b.edits.Mounts, func(m *specs.Mount) bool { return m.ContainerPath == mount.ContainerPath }) {
+		b.edits.Mounts = append(b.edits.Mounts, mount)
+	}
 }
 
 // libraryDirs are where the dynamic linker looks by default, of both architectures.
@@ -155,7 +184,7 @@ var libraryDirs = []string{
 func (b *build) library(name string) {
 	for _, dir := range libraryDirs {
 		if mount, err := b.host.mount(path.Join(dir, name)); err == nil {
-			b.edits.Mounts = append(b.edits.Mounts, mount)
+			b.addMount(mount)
 			return
 		}
 	}
@@ -171,8 +200,13 @@ func (b *build) omit(name string, err error) {
 // A card cut into MIG instances runs nothing as a whole, so it has no name of its own.
 func (b *build) addCard(d gpu.Device) {
 	nodes, err := b.cardNodes(d)
-	if d.Index == nil {
+	switch {
+	case d.Index == nil:
 		err = errors.New("its index is not known")
+	case b.recipe.alone != "" && len(b.devices) > 1:
+		err = errors.New(b.recipe.alone)
+	case err == nil:
+		err = b.own(d, nodes)
 	}
 	if err != nil {
 		b.made.Absent = append(b.made.Absent, Absence{Device: d, Reason: err.Error()})
@@ -191,34 +225,51 @@ func (b *build) addCard(d gpu.Device) {
 	}
 }
 
+// own notes that nodes are a card's. An error when one is another's, as where the number of
+// a node had to be guessed.
+func (b *build) own(d gpu.Device, nodes []*specs.DeviceNode) error {
+	for _, n := range nodes {
+		if other, taken := b.owners[n.Path]; taken {
+			return fmt.Errorf("device node %s is that of card %s", n.Path, other)
+		}
+	}
+	for _, n := range nodes {
+		b.owners[n.Path] = fmt.Sprint(*d.Index)
+	}
+	return nil
+}
+
 // migEnabled is gpu.Device.MIGMode of a card cut into instances.
 const migEnabled = "enabled"
 
 // cardNodes are the nodes of one card; an error when one that it cannot do without is
 // missing.
 func (b *build) cardNodes(d gpu.Device) ([]*specs.DeviceNode, error) {
+	if b.recipe.listed != nil {
+		return b.recipe.listed(b, d)
+	}
 	var nodes []*specs.DeviceNode
 	for _, c := range b.recipe.cards {
-		n := c.by(d)
-		if n == nil {
-			return nil, fmt.Errorf("the number in its device node %s is not known", c.pattern)
+		name, err := c.path(b.host, d)
+		if err != nil {
+			return nil, err
 		}
-		node, err := b.host.node(fmt.Sprintf(c.pattern, *n))
+		node, err := b.host.node(name)
 		switch {
 		case err == nil:
 			nodes = append(nodes, node)
 		case c.optional:
-			b.omit(fmt.Sprintf(c.pattern, *n), err)
+			b.omit(name, err)
 		default:
-			return nil, fmt.Errorf("device node "+c.pattern+": %w", *n, err)
+			return nil, fmt.Errorf("device node %s: %w", name, err)
 		}
 	}
-	if !b.recipe.drm {
+	if b.recipe.dri == "" {
 		return nodes, nil
 	}
 	dri, err := b.driNodes(d)
 	switch {
-	case err != nil && b.recipe.drmRequired:
+	case err != nil && b.recipe.driRequired:
 		return nil, err
 	case err != nil:
 		b.omit(fmt.Sprintf("/dev/dri of card %s", d.BusID), err)
@@ -232,7 +283,7 @@ func (b *build) driNodes(d gpu.Device) ([]*specs.DeviceNode, error) {
 	if d.BusID == "" {
 		return nil, errors.New("its PCI address is not known, so neither are its nodes in /dev/dri")
 	}
-	dir := fmt.Sprintf("/sys/bus/pci/devices/%s/drm", d.BusID)
+	dir := fmt.Sprintf(b.recipe.dri, d.BusID)
 	names, err := b.host.list(dir, "card[0-9]*", "renderD[0-9]*")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)

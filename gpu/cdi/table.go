@@ -5,7 +5,9 @@ import (
 
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/ascend"
+	"github.com/heteroflow/node-agent/gpu/biren"
 	"github.com/heteroflow/node-agent/gpu/cambricon"
+	"github.com/heteroflow/node-agent/gpu/enflame"
 	"github.com/heteroflow/node-agent/gpu/hygon"
 	"github.com/heteroflow/node-agent/gpu/iluvatar"
 	"github.com/heteroflow/node-agent/gpu/kunlun"
@@ -21,68 +23,63 @@ const virtualEnv = "HETEROFLOW_VIRTUAL_GPU"
 // packages. Libraries that an image brings along itself are not mounted.
 var table = map[gpu.Vendor]recipe{
 	gpu.NVIDIA: {
-		cards:  []cardNode{{pattern: nvidia.CardNode, by: byMinor}},
+		cards:  []cardNode{{pattern: nvidia.CardNode, number: byMinor}},
 		shared: nvidia.SharedNodes,
 		mounts: nvidia.Sockets,
-		env: []string{
-			nvidia.VisibleEnv + "=" + nvidia.VisibleNone,
-			nvidia.OrderEnv + "=" + nvidia.OrderBus,
-		},
-		more: addNVIDIADriver,
+		env:    nvidiaEnv,
+		more:   addNVIDIADriver,
+
+		platform: nvidiaPlatform,
 	},
 	gpu.Ascend: {
-		cards:      []cardNode{{pattern: ascend.ChipNode, by: byMinor}},
+		cards:      []cardNode{{pattern: ascend.ChipNode, number: byMinor}},
 		shared:     slices.Concat(ascend.SharedNodes, ascend.SoCNodes),
 		sharedDirs: ascend.SharedNodeDirs,
 		mounts:     ascend.Mounts,
 	},
 	gpu.Hygon: {
-		drm: true, drmRequired: true,
+		dri: hygon.CardNodesDir, driRequired: true,
 		shared: hygon.SharedNodes,
 		mounts: hygon.Mounts,
 	},
 	gpu.Cambricon: {
 		cards: []cardNode{
-			{pattern: cambricon.CardNode, by: byMinor},
-			{pattern: cambricon.CardExtraNode, by: byMinor, optional: true},
+			{pattern: cambricon.CardNode, number: byMinor},
+			{pattern: cambricon.CardExtraNode, number: byMinor, optional: true},
 		},
 		shared: cambricon.SharedNodes,
 		mounts: cambricon.Mounts,
 	},
 	gpu.Kunlun: {
-		cards:  []cardNode{{pattern: kunlun.CardNode, by: byMinor}},
+		cards:  []cardNode{{pattern: kunlun.CardNode, number: byMinor}},
 		shared: kunlun.SharedNodes,
 		mounts: kunlun.Mounts,
 	},
 	gpu.MUSA: {
-		cards:     []cardNode{{pattern: musa.CardNode, by: byIndex}},
-		drm:       true,
+		cards:     []cardNode{{pattern: musa.CardNode, number: byIndex}},
+		dri:       musa.CardNodesDir,
 		mounts:    musa.Mounts,
 		libraries: musa.Libraries,
 	},
 	gpu.Iluvatar: {
-		cards:  []cardNode{{pattern: iluvatar.CardNode, by: byMinor}},
+		cards:  []cardNode{{pattern: iluvatar.CardNode, number: byMinor}},
 		shared: iluvatar.SharedNodes,
 	},
 	gpu.MetaX: {
-		drm: true, drmRequired: true,
+		dri: metax.CardNodesDir, driRequired: true,
 		shared: metax.SharedNodes,
 		mounts: metax.Mounts,
 	},
-	// Sources: config/topscloud.json of github.com/EnflameTechnology/gcushare (tool and
-	// library), pci.ids and its sysfs (nodes).
 	gpu.Enflame: {
-		cards:     []cardNode{{pattern: "/dev/gcu%d", by: byMinor}},
-		shared:    []string{"/dev/gcuctl"},
-		mounts:    []string{"/usr/bin/efsmi"},
-		libraries: []string{"libefml.so"},
+		cards:     []cardNode{{pattern: enflame.CardNode, number: byEnflamesDirectory}},
+		shared:    enflame.SharedNodes,
+		mounts:    enflame.Mounts,
+		libraries: enflame.Libraries,
 	},
-	// Sources: docs/userguide/biren-device of github.com/Project-HAMi/website, and reports
-	// of containers that lacked libbesu.so.1 because only the nodes were given.
 	gpu.Biren: {
-		cards:  []cardNode{{pattern: "/dev/biren/card_%d", by: byMinor}},
-		shared: []string{"/dev/biren-m"},
-		mounts: []string{"/usr/local/birensupa/driver", "/usr/bin/brsmi", "/opt/birentech/bin"},
+		cards:  []cardNode{{pattern: biren.CardNode, number: byBirensClass}},
+		shared: biren.SharedNodes,
+		mounts: biren.Mounts,
 	},
 	gpu.Virtual: {},
 }

@@ -7,7 +7,9 @@ import (
 
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/ascend"
+	"github.com/heteroflow/node-agent/gpu/biren"
 	"github.com/heteroflow/node-agent/gpu/cambricon"
+	"github.com/heteroflow/node-agent/gpu/enflame"
 	"github.com/heteroflow/node-agent/gpu/hygon"
 	"github.com/heteroflow/node-agent/gpu/iluvatar"
 	"github.com/heteroflow/node-agent/gpu/kunlun"
@@ -86,11 +88,11 @@ var variables = []variable{
 
 	{name: metax.VisibleEnv, vendors: []gpu.Vendor{gpu.MetaX}, reader: byProcess},
 
-	{name: "ENFLAME_VISIBLE_DEVICES", vendors: []gpu.Vendor{gpu.Enflame}},
-	{name: "TOPS_VISIBLE_DEVICES", vendors: []gpu.Vendor{gpu.Enflame}, reader: byProcess},
+	{name: enflame.VisibleEnv, vendors: []gpu.Vendor{gpu.Enflame}},
+	{name: enflame.ProcessEnv, vendors: []gpu.Vendor{gpu.Enflame}, reader: byProcess},
 
-	{name: "BIREN_VISIBLE_DEVICES", vendors: []gpu.Vendor{gpu.Biren}},
-	{name: "BR_PHY_CARDS", reader: byOther},
+	{name: biren.VisibleEnv, vendors: []gpu.Vendor{gpu.Biren}},
+	{name: biren.CardsEnv, reader: byOther},
 
 	{name: virtualEnv, reader: byOther},
 }

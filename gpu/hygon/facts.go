@@ -16,9 +16,6 @@ const CardNodesDir = "/sys/bus/pci/devices/%s/drm"
 // image's own.
 var Mounts = []string{"/opt/hyhal"}
 
-// Groups own the nodes.
-var Groups = []string{"video", "render"}
-
 // VisibleEnv is what Hygon's own container runtime reads: indices, "all", "none"
 // or "void". The frameworks read HIP_VISIBLE_DEVICES, which counts from 0 inside
 // the container.

@@ -12,12 +12,8 @@ const CardNode = "/dev/iluvatar%d"
 // and newer have it, and not all of those need it.
 var SharedNodes = []string{"/dev/itrctl"}
 
-// LibraryDirs are where CoreX lies; of the versioned ones the highest counts.
-var LibraryDirs = []string{"/usr/local/corex/lib64", "/usr/local/corex/lib", "/usr/local/corex-*/lib64"}
-
-// Libraries are the driver's part of CoreX. The rest is the image's own; these
-// are mounted only for an image that has none, because its versions must match.
-var Libraries = []string{"libixml.so", "libcuda.so.1", "libixthunk.so"}
+// No library is mounted: an image for these cards has CoreX, and with it libcuda.so.1
+// and libixml.so, whose versions must match the rest of it.
 
 // VisibleEnv is what Iluvatar's own container runtime reads: indices, uuids or
 // "all". The frameworks read CUDA_VISIBLE_DEVICES, which counts from 0 inside

@@ -12,9 +12,6 @@ var SharedNodes = []string{"/dev/mxcd", "/dev/mxnd", "/dev/mxgd"}
 // /dev/dri: cardX and renderDY.
 const CardNodesDir = "/sys/bus/pci/devices/%s/drm"
 
-// Groups own the nodes.
-var Groups = []string{"video"}
-
 // Mounts are mounted read-only at the same path. The libraries (MACA) are the
 // image's own, and no runtime of the vendor's is needed.
 var Mounts = []string{"/opt/mxdriver"}

@@ -25,9 +25,6 @@ var Mounts = []string{
 // Libraries are of the driver, too: they are looked up in the linker's cache.
 var Libraries = []string{"libmtml.so.2", "libmtml.so"}
 
-// Groups own the nodes: without them "failed to initialize mtml".
-var Groups = []string{"video", "render"}
-
 // VisibleEnv is what the vendor's runtime (mthreads) reads: indices or "all". The
 // frameworks read MUSA_VISIBLE_DEVICES, which counts from 0 inside the container.
 const VisibleEnv = "MTHREADS_VISIBLE_DEVICES"

@@ -1,5 +1,7 @@
 package nvidia
 
+import "strings"
+
 // What a container needs to use a card, for the CDI generator where NVIDIA's own
 // (nvcdi) is not at hand. Paths are the host's; what is not there is left out: a
 // stale or over-complete spec breaks every container. Sources: pkg/nvcdi of
@@ -60,19 +62,38 @@ const (
 	OrderBus = "PCI_BUS_ID"
 )
 
-// WSLNode is the one node of all cards on WSL2, and its mark: there a container
-// gets every card or none. Its driver lies in WSLLibraries and in the driver
-// stores, directories below WSLStores.
+// WSLNode is the one node of all cards on WSL2, and its mark: a container with it has
+// every card. Programs load what is in WSLLibraries, which opens the driver itself by its
+// full path below WSLStores. Sources: lib-wsl.go and driver-wsl.go of pkg/nvcdi, and what
+// the linker's cache of such a machine says (github.com/microsoft/WSL issue 8587).
 const (
 	WSLNode      = "/dev/dxg"
 	WSLLibraries = "/usr/lib/wsl/lib"
 	WSLStores    = "/usr/lib/wsl/drivers"
 )
 
-// WSLFiles are what a container needs of the driver on WSL2.
-var WSLFiles = []string{
-	"libcuda.so.1.1", "libcuda_loader.so", "libnvidia-ptxjitcompiler.so.1", "libnvidia-ml.so.1",
-	"libnvidia-ml_loader.so", "libdxcore.so", "libnvdxgdmal.so.1", "nvcubins.bin", "nvidia-smi",
+// TegraLists say, on a Tegra system (Jetson), which nodes, files and directories of the
+// host a container needs: there is no other way to know them. A line is a kind (dev, lib,
+// sym, dir), a comma and a path, and may name what this system has not. The files are of
+// TegraPackage. Sources: internal/platform-support/tegra of the container toolkit, and
+// github.com/NVIDIA/nvidia-container-runtime issue 123.
+var TegraLists = []string{
+	"/etc/nvidia-container-runtime/host-files-for-container.d/devices.csv",
+	"/etc/nvidia-container-runtime/host-files-for-container.d/drivers.csv",
+	"/etc/nvidia-container-runtime/host-files-for-container.d/l4t.csv",
+}
+
+// TegraPackage is Ubuntu's name of the package of TegraLists. TegraRelease is mounted on
+// such systems, too.
+const (
+	TegraPackage = "nvidia-l4t-init"
+	TegraRelease = "/etc/nv_tegra_release"
+)
+
+// Integrated tells by its name whether a card is part of a Tegra SoC: "Orin (nvgpu)",
+// "NVIDIA Thor". Source: pkg/nvlib/info of github.com/NVIDIA/go-nvlib.
+func Integrated(model string) bool {
+	return strings.Contains(model, "(nvgpu)") || strings.Contains(model, "NVIDIA Thor")
 }
 
 // OfficialCDIKind is taken by NVIDIA's own generator.
