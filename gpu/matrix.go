@@ -11,8 +11,8 @@ import (
 // cardLabel is how the vendors' matrices name a card.
 var cardLabel = text.Lazy(`^(?:GPU|NPU|XPU|MLU|HCU|DCU|GCU|Card|Phy-ID)(\d{1,4})$`)
 
-// linkWord is what stands in a matrix cell.
-var linkWord = text.Lazy(`^[A-Z][A-Z0-9_]{0,15}$`)
+// linkWord is what stands in a matrix cell: NV12, PIX, HCCS_SW, XLink.
+var linkWord = text.Lazy(`^[A-Z][A-Za-z0-9_]{0,15}$`)
 
 // ParseMatrix reads the topology matrix that several vendors' "topo -m" prints:
 // a header of card and NIC labels and affinity columns, a row for each label.

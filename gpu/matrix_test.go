@@ -53,6 +53,14 @@ func TestParseMatrix(t *testing.T) {
 			"GPU0 GPU1 GPU2 mlx5_0\nGPU0 X NA N/A NA\nGPU1 NA X SYS PIX\nGPU2 - SYS X ERR!\n",
 			&Topology{Kind: "nvidia", Links: []Link{{1, 2, "SYS"}}, NICs: []NICLink{{1, "mlx5_0", "PIX"}}},
 		},
+		{
+			"a word with small letters",
+			"NPU0 NPU1 NPU2 CPU Affinity\nNPU0 X XLink XLink_SW 0-3\nNPU1 XLink X SIO 4-7\n",
+			&Topology{
+				Kind: "nvidia", Links: []Link{{0, 1, "XLink"}, {0, 2, "XLink_SW"}, {1, 2, "SIO"}},
+				NUMA: []Affinity{{0, nil, "0-3"}, {1, nil, "4-7"}},
+			},
+		},
 		{"no matrix", "Legend:\n  X    = Self\nGPU0  X  SYS\n", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
