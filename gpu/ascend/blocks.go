@@ -10,7 +10,13 @@ import (
 
 // entry is one "Key : value" line; the key is in lower case, without the blank
 // that some versions print before the unit.
-type entry struct{ key, value string }
+type entry struct {
+	key, value string
+	process    *gpu.Process // of a processKey, nil when there is none on the chip
+}
+
+// processKey is the key of the lines of "-t proc-mem", which are no key/value lines.
+const processKey = "process"
 
 var beforeUnit = text.Lazy(`\s+\(`)
 
@@ -19,9 +25,13 @@ var beforeUnit = text.Lazy(`\s+\(`)
 func entries(lines []string) []entry {
 	var out []entry
 	for _, line := range lines {
+		if p, ok := listedProcess(line); ok {
+			out = append(out, entry{key: processKey, process: p})
+			continue
+		}
 		if key, value, ok := text.KeyValue(line); ok {
 			key = beforeUnit.ReplaceAllString(strings.ToLower(strings.Join(strings.Fields(key), " ")), "(")
-			out = append(out, entry{key, value})
+			out = append(out, entry{key: key, value: value})
 			continue
 		}
 		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), ": "); ok && len(out) > 0 {
@@ -37,23 +47,34 @@ type block struct {
 	card, chip *int
 	values     map[string]string
 	faults     []string
+	processes  []gpu.Process
 }
 
-// telling are the keys by which these outputs are recognised.
+// telling are the keys by which these outputs are recognised also where the
+// arguments do not say what they are.
 var telling = []string{
-	"npu id", "health status", "error code", "fault event count", "total count", "card count",
+	"npu id", "health status", "error code", "fault event count", "total count", "card count", processKey,
 	"npu real-time power(w)", "temperature(c)", "aicore usage rate(%)", "hbm capacity(mb)", "ddr capacity(mb)",
 }
+
+// padded is a line as "-t TYPE" prints them, with blanks before the colon: an
+// error that has a colon has none.
+var padded = text.Lazy(`^\s*[A-Za-z][^:]*\s: `)
 
 // parseBlocks reads "info -l" and every "info -t TYPE" of one card.
 func parseBlocks(lines []string, sc scope) (gpu.Parsed, bool) {
 	all := entries(lines)
-	recognised := slices.ContainsFunc(all, func(e entry) bool { return slices.Contains(telling, e.key) })
-	p := gpu.Parsed{Processes: listedProcesses(lines)}
-	if !recognised && len(p.Processes) == 0 {
+	recognised := slices.ContainsFunc(all, func(e entry) bool { return slices.Contains(telling, e.key) }) ||
+		sc.typed && sc.card != nil && slices.ContainsFunc(lines, padded.MatchString)
+	if !recognised {
 		return gpu.Parsed{}, false
 	}
+	var p gpu.Parsed
 	for _, b := range readBlocks(all, sc) {
+		if b.card == nil && len(b.values) == 0 { // processes of a card that nobody named
+			p.Processes = append(p.Processes, b.processes...)
+			continue
+		}
 		d := device(len(p.GPUs))
 		s, failures := b.fill(&d)
 		p.GPUs = append(p.GPUs, d)
@@ -61,10 +82,9 @@ func parseBlocks(lines []string, sc scope) (gpu.Parsed, bool) {
 		if measured(s) {
 			p.Stats = append(p.Stats, s)
 		}
-	}
-	for i := range p.Processes {
-		if len(p.GPUs) == 1 {
-			p.Processes[i].Index = p.GPUs[0].Index
+		for _, process := range b.processes {
+			process.Index = d.Index
+			p.Processes = append(p.Processes, process)
 		}
 	}
 	return p, true
@@ -73,6 +93,9 @@ func parseBlocks(lines []string, sc scope) (gpu.Parsed, bool) {
 // readBlocks splits the entries into cards at "NPU ID", and those into chips.
 // What stands before the first is about the listing, not about a card.
 func readBlocks(all []entry, sc scope) []block {
+	if len(all) > 1 && all[0].key == "chip phy-id" && all[1].key == "npu id" { // of phyid-remap
+		all[0], all[1] = all[1], all[0]
+	}
 	var out []block
 	card, from := sc.card, 0
 	for i, e := range all {
@@ -108,7 +131,27 @@ func chips(card []entry, cardID, asked *int) []block {
 			current = nil
 		}
 	}
-	return slices.DeleteFunc(out, func(b block) bool { return b.chip == nil || helperChip(b.values["chip name"]) })
+	if chips := slices.DeleteFunc(slices.Clone(out), block.isHelper); len(chips) > 0 {
+		return chips
+	}
+	return board(out, cardID)
+}
+
+// isHelper reports whether the block is about the Mcu or another chip that is no NPU.
+func (b block) isHelper() bool { return b.chip == nil || helperChip(b.values["chip name"]) }
+
+// board makes one block of a card of whose chips an output says nothing: the Mcu
+// measures the power of the whole board ("-t power" of a 310P). Its temperature
+// and firmware are its own.
+func board(helpers []block, card *int) []block {
+	for _, b := range helpers {
+		for _, key := range powerKeys {
+			if watts, ok := b.values[key]; ok && card != nil {
+				return []block{{card: card, values: map[string]string{key: watts}}}
+			}
+		}
+	}
+	return nil
 }
 
 // withoutCounts takes the counts out of the entries; count is that of the chips.
@@ -136,7 +179,7 @@ func whole(values []entry, card, asked *int, count string) []block {
 	for _, e := range values {
 		b.add(e)
 	}
-	if card == nil && len(b.values) == 0 {
+	if card == nil && len(b.values)+len(b.processes) == 0 {
 		return nil // an empty listing
 	}
 	return []block{b}
@@ -153,6 +196,11 @@ func (b *block) ends(e entry) bool {
 
 func (b *block) add(e entry) {
 	switch e.key {
+	case processKey:
+		if e.process != nil {
+			b.processes = append(b.processes, *e.process)
+		}
+		return
 	case "chip id":
 		b.chip = id(e.value)
 	case "fault event information":

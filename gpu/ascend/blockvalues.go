@@ -16,14 +16,19 @@ func (b block) fill(d *gpu.Device) (gpu.Stats, []gpu.Failure) {
 	d.Model = cmp.Or(v("chip name"), v("npu name"))
 	d.Serial, d.BusID = v("serial number"), text.BusID(v("pcie bus info"))
 	d.DriverVersion, d.FirmwareVersion = v("software version"), v("firmware version")
+	d.Minor = id(v("chip phy-id"))
 	// The die's id is the only one that is a chip's for life.
-	d.UUID = strings.Join(strings.Fields(cmp.Or(v("vdie id"), v("ddie id"))), "-")
+	d.UUID = cmp.Or(dieID(v("vdie id")), dieID(v("ddie id")), dieID(v("die id")))
 	d.MemoryTotal = b.memory()
 	s := gpu.Stats{
 		Index: d.Index, UUID: d.UUID, MemoryTotal: d.MemoryTotal,
 		Temperature: text.Celsius(cmp.Or(v("temperature(c)"), v("npu temperature(c)"))),
 		Utilization: text.Percent(cmp.Or(v("npu utilization(%)"), v("aicore usage rate(%)"))),
-		Power:       text.Watts(cmp.Or(v("npu real-time power(w)"), v("power dissipation(w)"))),
+	}
+	for _, key := range powerKeys {
+		if s.Power == nil {
+			s.Power = text.Watts(v(key))
+		}
 	}
 	word := cmp.Or(v("health status"), v("health"))
 	s.Health, s.HealthMessage = healthOf(word)
@@ -41,15 +46,38 @@ func (b block) fill(d *gpu.Device) (gpu.Stats, []gpu.Failure) {
 	return s, failures
 }
 
-// memory returns the capacity of the HBM, or of the DDR where there is none; 0
-// is printed for what a card has not.
-func (b block) memory() *int64 {
-	capacity, ok := b.values["hbm capacity(mb)"]
-	if !ok {
-		capacity = b.values["ddr capacity(mb)"]
+// powerKeys are the measured power; "Rated Power Dissipation" of a 310 is not.
+var powerKeys = []string{"npu real-time power(w)", "power dissipation(w)"}
+
+// dieWords are the parts of a die's id; that of a 310 follows its version.
+var dieWords = text.Lazy(`\b[0-9A-Fa-f]{8}\b`)
+
+// dieID returns a die's id with dashes; one of zeros stands for "unknown".
+func dieID(value string) string {
+	words := dieWords.FindAllString(value, -1)
+	if strings.Trim(strings.Join(words, ""), "0") == "" {
+		return ""
 	}
-	if m := text.MiB(capacity); m != nil && *m > 0 {
-		return m
+	return strings.Join(words, "-")
+}
+
+// capacities are the keys of a chip's memory: HBM; where there is none, the DDR,
+// which 310 and 310B call just memory or nothing.
+var capacities = []string{"hbm capacity(mb)", "ddr capacity(mb)", "memory capacity(mb)", "capacity(mb)"}
+
+// memory returns the first of the capacities; 0 is printed for what a card has
+// not. A flash's capacity has the name of a 310's.
+func (b block) memory() *int64 {
+	if _, flash := b.values["flash count"]; flash {
+		return nil
+	}
+	for _, key := range capacities {
+		if capacity, ok := b.values[key]; ok {
+			if m := text.MiB(capacity); m != nil && *m > 0 {
+				return m
+			}
+			return nil
+		}
 	}
 	return nil
 }

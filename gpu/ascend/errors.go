@@ -22,24 +22,38 @@ const (
 	codeHealth      = "health_"           // + the tool's word in lower case
 )
 
-// unreachable explains -8005, whose text says nothing. Causes: vllm-ascend
-// issue 2698 and the driver's own documentation.
-const unreachable = " (the driver is not reachable from here: not root, no /dev/davinci_manager " +
-	"in this container, or a driver upgraded without a reboot)"
+// meanings explain the return codes of Huawei's library whose number is all that
+// the tool prints (dcmi_interface_api.h). Causes of -8005: vllm-ascend issue 2698
+// and the driver's own documentation.
+var meanings = map[string]string{
+	"-8002": "not permitted",
+	"-8005": "the driver is not reachable from here: not root, no /dev/davinci_manager " +
+		"in this container, or a driver upgraded without a reboot",
+	"-8006": "timeout",
+	"-8007": "invalid device id",
+	"-8008": "the device does not exist",
+	"-8012": "the device is not ready",
+	"-8013": "not supported in a container",
+	"-8017": "the device is being upgraded",
+	"-8255": "not supported",
+}
+
+var returned = text.Lazy(`\bret is (-\d+)`)
 
 // toolErrors are the words of npu-smi that mean that the command as a whole failed.
 var toolErrors = []struct {
-	words      *text.Pattern
-	code, hint string
+	words *text.Pattern
+	code  string
 }{
 	// "model" is the tool's own spelling of "module" in this one.
-	{text.Lazy(`dcmi mod\w* initializ\w* failed.*ret is -8020`), CodeOccupied, ""},
-	{text.Lazy(`dcmi mod\w* initializ\w* failed`), CodeInit, unreachable},
-	{text.Lazy(`error while loading shared libraries`), CodeLibrary, ""},
-	{text.Lazy(`(?i)^\s*failed to (get|query) `), CodeCardQuery, ""},
-	{text.Lazy(`cannot be executed on a|does not support|not supported|not support\b`), CodeUnsupported, ""},
-	{text.Lazy(`(?i)\bvnpu\b.*\bfailed`), CodeCommand, ""},
-	{text.Lazy(`DrvMngGetConsoleLogLevel failed`), CodeInit, unreachable},
+	{text.Lazy(`dcmi mod\w* initializ\w* failed.*ret is -8020`), CodeOccupied},
+	{text.Lazy(`dcmi mod\w* initializ\w* failed|npu get board type failed`), CodeInit},
+	{text.Lazy(`error while loading shared libraries`), CodeLibrary},
+	{text.Lazy(`(?i)^\s*failed to (get|query) |^There is no NPU chip on this card`), CodeCardQuery},
+	{text.Lazy(`cannot be executed on a|does not support|not supported|not support\b`), CodeUnsupported},
+	{text.Lazy(`^Error parameter of |^Command or option is not found`), CodeUnsupported},
+	{text.Lazy(`(?i)\bvnpu\b.*\bfailed|^Failed to execute npu-smi`), CodeCommand},
+	{text.Lazy(`DrvMngGetConsoleLogLevel failed`), CodeInit},
 }
 
 // parseError reads an output that holds nothing but errors.
@@ -48,16 +62,22 @@ func parseError(lines []string, _ scope) (gpu.Parsed, bool) {
 		var said []string
 		for _, line := range lines {
 			if e.words.MatchString(line) {
-				said = append(said, strings.TrimSpace(line))
+				said = append(said, explained(strings.TrimSpace(line)))
 			}
 		}
 		if len(said) > 0 {
-			return gpu.Parsed{CollectorError: &gpu.CollectorError{
-				Code: e.code, Message: strings.Join(said, "; ") + e.hint,
-			}}, true
+			return gpu.Parsed{CollectorError: &gpu.CollectorError{Code: e.code, Message: strings.Join(said, "; ")}}, true
 		}
 	}
 	return gpu.Parsed{}, false
+}
+
+// explained adds what a return code means.
+func explained(line string) string {
+	if m := returned.FindStringSubmatch(line); m != nil && meanings[m[1]] != "" {
+		return line + " (" + meanings[m[1]] + ")"
+	}
+	return line
 }
 
 // parseResult reads what "npu-smi set" answers: Status and Message.

@@ -14,7 +14,10 @@ const maxDevices = 256
 
 // scope is what the arguments say about whom an output is; several forms of
 // npu-smi's output do not repeat it.
-type scope struct{ card, chip *int }
+type scope struct {
+	card, chip *int
+	typed      bool // "info -t TYPE"
+}
 
 // forms are the forms of output, in the order in which they are tried. Each
 // returns false for text that is not of its form.
@@ -45,7 +48,7 @@ func Parse(argv []string, _ int, output []byte) (gpu.Parsed, error) {
 	return gpu.Parsed{}, errors.New("not a known form of npu-smi's output")
 }
 
-// scopeOf reads "-i CARD" and "-c CHIP".
+// scopeOf reads "-i CARD", "-c CHIP" and "info -t TYPE".
 func scopeOf(argv []string) scope {
 	args, _ := text.ToolArgs(argv, toolName)
 	var sc scope
@@ -55,6 +58,8 @@ func scopeOf(argv []string) scope {
 			sc.card = id(args[i+1])
 		case "-c":
 			sc.chip = id(args[i+1])
+		case "-t":
+			sc.typed = args[0] == "info"
 		}
 	}
 	return sc

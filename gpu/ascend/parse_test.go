@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/corpus"
 	"github.com/heteroflow/node-agent/gpu/tool"
 )
 
@@ -128,22 +129,38 @@ func TestOneDieListedTwiceIsReported(t *testing.T) {
 	}
 }
 
-func TestProcessesOfOneChipAreThatChips(t *testing.T) {
-	p, err := Parse(strings.Fields("npu-smi info -t proc-mem -i 3 -c 0"), 0,
-		[]byte("\tNPU ID : 3\n\tChip Count : 1\n\tProcess id:4711  Process name:python3  Process memory(MB):512\n\tChip ID : 0\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []gpu.Process{{PID: 4711, Name: "python3", Index: new(0), MemoryUsed: new(int64(512) << 20)}}
-	if diff := cmp.Diff(want, p.Processes); diff != "" || len(p.GPUs) != 1 {
-		t.Errorf("%d devices, processes (-want +got):\n%s", len(p.GPUs), diff)
-	}
-}
-
 func TestAChipWithoutANameIsListed(t *testing.T) {
 	p := parse(t, "| 3 | Alarm | 91.5 41 0 / 0 |\n| 0 | 0000:C3:00.0 | 7 0 / 0 3411 / 65536 |\n")
 	if len(p.GPUs) != 1 || *p.GPUs[0].Card != 3 || p.GPUs[0].BusID != "0000:c3:00.0" || len(p.Failures) != 1 {
 		t.Errorf("%+v", p)
+	}
+}
+
+func TestAChipOfWhichNothingWasReadHasNoMeasurements(t *testing.T) {
+	for health, want := range map[string]string{
+		"OK": "0: card 1 chip 0 model=910B9 bus=0000:c2:00.0 (printed as OK without memory and temperature)\n" +
+			"failure 0 0000:c2:00.0 no_reading: npu-smi printed OK but memory 0 and temperature 0: nothing could be read from the chip",
+		"UNKNOWN": "0: card 1 chip 0 model=910B9 bus=0000:c2:00.0 health=failed (UNKNOWN)\n" +
+			"failure 0 0000:c2:00.0 health_unknown: health UNKNOWN",
+	} {
+		p := parse(t, "| 1     910B9    | "+health+" | 0.0     0      0    / 0             |\n"+
+			"| 0              | 0000:C2:00.0  | 0           0    / 0          0    / 0             |\n")
+		if diff := cmp.Diff(want, corpus.Brief(p)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestTheBusTellsTheCardsInEachFormOfLspci(t *testing.T) {
+	const want = "0: bus=0000:c1:00.0"
+	for _, out := range []string{
+		"c1:00.0 Processing accelerators: Huawei Technologies Co., Ltd. Device d802 (rev 20)",
+		"0000:c1:00.0 Processing accelerators [1200]: Huawei Technologies Co., Ltd. Device [19e5:d802] (rev 20)",
+		"0000:c1:00.0 1200: 19e5:d802 (rev 20)\n0000:c1:00.1 1200: 19e5:d805 (rev 20)\n0000:01:00.0 0300: 19e5:1711 (rev 01)",
+	} {
+		if got := corpus.Brief(parse(t, out)); got != want {
+			t.Errorf("%s: %s", out, got)
+		}
 	}
 }
 

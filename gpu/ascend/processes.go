@@ -53,22 +53,26 @@ func (t *processTable) row(cells []string) {
 	t.rows = append(t.rows, r)
 }
 
-// listedProcess is a line of "-t proc-mem", which is about one chip.
-var listedProcess = text.Lazy(
-	`Process id\s*:\s*(\d+)\s+Process name\s*:\s*(\S*)\s+Process memory\(MB\)\s*:\s*(\d+)`)
+var (
+	// processLine is a line of "-t proc-mem", which is about one chip. A kernel
+	// thread, or a process of another container, has no name.
+	processLine = text.Lazy(
+		`Process id\s*:\s*(\d+)\s+(?:Process name\s*:\s*(.*?)\s+)?Process memory\(MB\)\s*:\s*(\d+)`)
+	noProcess = text.Lazy(`^\s*No process in device`)
+)
 
-func listedProcesses(lines []string) []gpu.Process {
-	var out []gpu.Process
-	for _, line := range lines {
-		m := listedProcess.FindStringSubmatch(line)
-		if m == nil {
-			continue
-		}
-		if pid := id(m[1]); pid != nil {
-			out = append(out, gpu.Process{PID: *pid, Name: text.String(m[2]), MemoryUsed: text.MiB(m[3])})
-		}
+// listedProcess reads such a line; the process is nil where the line says that
+// there is none.
+func listedProcess(line string) (*gpu.Process, bool) {
+	m := processLine.FindStringSubmatch(line)
+	if m == nil {
+		return nil, noProcess.MatchString(line)
 	}
-	return out
+	pid := id(m[1])
+	if pid == nil {
+		return nil, false
+	}
+	return &gpu.Process{PID: *pid, Name: text.String(m[2]), MemoryUsed: text.MiB(m[3])}, true
 }
 
 // of returns the processes with the index of their device; without such a

@@ -47,14 +47,16 @@ type table struct {
 	processes   processTable
 }
 
-func parseTable(lines []string, _ scope) (gpu.Parsed, bool) {
+func parseTable(lines []string, sc scope) (gpu.Parsed, bool) {
 	t := table{elided: true}
 	end := lastLine(lines)
 	for i, line := range lines {
 		t.line(line, i == end && !closed(line))
 	}
-	if !t.header && len(t.chips) == 0 && len(t.processes.rows) == 0 {
-		return gpu.Parsed{}, false
+	if len(t.chips) == 0 && len(t.processes.rows) == 0 {
+		if p, failed := parseError(lines, sc); failed || !t.header {
+			return p, failed && t.header
+		}
 	}
 	return t.parsed(), true
 }
@@ -259,9 +261,12 @@ func (c *chip) stats(d gpu.Device) (gpu.Stats, []gpu.Failure) {
 		failures = append(failures, failure(d, CodeIncomplete, "npu-smi printed only one of the chip's two lines"))
 	}
 	if c.hollow() {
-		s.Health, s.HealthMessage = "", "printed as "+c.health+" without memory and temperature"
-		return s, append(failures, failure(d, CodeNoReading,
-			"npu-smi printed "+c.health+" but memory 0 and temperature 0: nothing could be read from the chip"))
+		if s.Health == gpu.HealthOK {
+			s.Health, s.HealthMessage = "", "printed as "+c.health+" without memory and temperature"
+			failures = append(failures, failure(d, CodeNoReading,
+				"npu-smi printed "+c.health+" but memory 0 and temperature 0: nothing could be read from the chip"))
+		}
+		return s, failures
 	}
 	s.Power = text.Watts(c.values["power"].word)
 	s.Temperature = text.Celsius(c.values["temp"].word)
@@ -300,5 +305,5 @@ func (c *chip) hollow() bool {
 	}
 	_, total, pair := text.Pair(v.word)
 	t, m := text.Celsius(c.values["temp"].word), text.Bytes(total, v.unit)
-	return strings.EqualFold(c.health, "ok") && pair && t != nil && *t == 0 && m != nil && *m == 0
+	return pair && t != nil && *t == 0 && m != nil && *m == 0
 }

@@ -27,8 +27,6 @@ func readTopology(lines []string) (matrix, bool) {
 	if t == nil {
 		return matrix{}, false
 	}
-	// The tool's legend: "NA = Unknown relationship".
-	t.Links = slices.DeleteFunc(t.Links, func(l gpu.Link) bool { return l.Type == "NA" })
 	physical := slices.ContainsFunc(lines, func(line string) bool {
 		return strings.HasPrefix(strings.TrimSpace(line), "Phy-ID")
 	})
@@ -61,6 +59,12 @@ func (m matrix) byIndex(devices []gpu.Device) *gpu.Topology {
 		a, okA := at(l.A)
 		if b, okB := at(l.B); okA && okB {
 			t.Links = append(t.Links, gpu.Link{A: min(a, b), B: max(a, b), Type: l.Type})
+		}
+	}
+	for _, l := range m.topology.NICs {
+		if i, ok := at(l.Index); ok {
+			l.Index = i
+			t.NICs = append(t.NICs, l)
 		}
 	}
 	for _, n := range m.topology.NUMA {
