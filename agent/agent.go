@@ -88,10 +88,10 @@ func New(ctx context.Context, cfg config.Config, version Version, log *zap.Logge
 	}); err != nil {
 		return nil, err
 	}
+	a.host = host.New(ctx)
 	if err := a.wireTasks(); err != nil {
 		return nil, err
 	}
-	a.host = host.New(ctx)
 	a.heart = heartbeat.New(heartbeat.Options{
 		Plane: a.client, Period: cfg.Heartbeat.Period, Timeout: cfg.Heartbeat.Timeout, Log: a.log,
 		Template: protocol.Heartbeat{

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"github.com/heteroflow/node-agent/agent/connector"
 	"github.com/heteroflow/node-agent/agent/executor"
 	"github.com/heteroflow/node-agent/agent/pathfence"
+	"github.com/heteroflow/node-agent/agent/preflight"
 	"github.com/heteroflow/node-agent/agent/pull"
 	"github.com/heteroflow/node-agent/agent/reconcile"
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
@@ -49,7 +51,7 @@ func (a *Agent) wireTasks() error {
 		Attempts: a.cfg.Pull.Attempts, Timeout: a.cfg.Pull.Timeout, InactivityTimeout: a.cfg.Pull.InactivityTimeout,
 	}, a.log)
 	if a.executor, err = executor.New(executor.Options{
-		NodeID: a.who.NodeID, Plane: a.client, Journal: a.journal, Puller: puller, Devices: a.cards, Log: a.log,
+		NodeID: a.who.NodeID, Plane: a.client, Journal: a.journal, Puller: puller, Devices: a.cards, Free: a.free, Log: a.log,
 		Runtime: a.connector.Runtime, RuntimeUsable: a.runtimeUsable,
 		Builder: taskcontainer.Builder{
 			Fence:       fence,
@@ -70,6 +72,11 @@ func (a *Agent) wireTasks() error {
 		Runtime: a.connector.Usable, Ready: a.connector.Ready(), Log: a.log,
 	})
 	return nil
+}
+
+// free is what is free where a directory of the host is.
+func (a *Agent) free(ctx context.Context, dir string) (preflight.Space, bool) {
+	return a.host.Free(ctx, filepath.Join("/", a.cfg.GPU.HostRoot, dir))
 }
 
 // candidates are the runtimes the configuration allows, the preferred one first.

@@ -27,9 +27,6 @@ type Devices interface {
 // resolve finds the task's cards, before anything is made for it. Whether the runtime
 // resolves CDI names is asked anew each time: a daemon may have been replaced.
 func (t *task) resolve(ctx context.Context) (taskcontainer.Devices, error) {
-	if err := t.spec.Validate(); err != nil {
-		return taskcontainer.Devices{}, fail(protocol.ReasonInvalidSpec, err)
-	}
 	wantsCards := len(t.spec.Devices)+len(t.spec.Slices) > 0
 	switch {
 	case t.e.Devices == nil && wantsCards:

@@ -24,6 +24,7 @@ import (
 	"github.com/heteroflow/node-agent/agent/journal"
 	"github.com/heteroflow/node-agent/agent/lease"
 	"github.com/heteroflow/node-agent/agent/loop"
+	"github.com/heteroflow/node-agent/agent/preflight"
 	"github.com/heteroflow/node-agent/agent/pull"
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
 	"github.com/heteroflow/node-agent/protocol"
@@ -51,7 +52,10 @@ type Options struct {
 	Puller        *pull.Puller
 	Builder       taskcontainer.Builder
 	Devices       Devices // nil: the node has no cards to give
-	Log           *zap.Logger
+	// Free tells what is free on the host's file system that holds a directory; false:
+	// that is not known, and refuses nothing.
+	Free func(ctx context.Context, dir string) (preflight.Space, bool)
+	Log  *zap.Logger
 
 	Workers int // tasks that may run at once
 	Poll    PollPolicy

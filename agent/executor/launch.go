@@ -51,11 +51,7 @@ func (t *task) launch(parent context.Context) (launched bool, result *Result, er
 }
 
 func (t *task) launchSteps(ctx context.Context) error {
-	devices, err := t.resolve(ctx)
-	if err != nil {
-		return err
-	}
-	blueprint, err := t.e.Builder.Build(*t.spec, devices, t.log)
+	blueprint, devices, err := t.plan(ctx)
 	if err != nil {
 		return err
 	}

@@ -48,6 +48,7 @@ type node struct {
 
 	workers int
 	devices executor.Devices // nil: no cards
+	space   space
 	policy  executor.ReportPolicy
 	agent   *agent         // nil: none runs
 	wakes   map[string]int // how often the plane had an assignment woken
@@ -148,7 +149,7 @@ func (n *node) start() {
 		Runtime: conn.Runtime, RuntimeUsable: func() bool { _, err := conn.Usable(); return err == nil },
 		Puller:  pull.New(pull.Config{Attempts: 3, Timeout: 5 * time.Minute, InactivityTimeout: time.Minute}, log),
 		Builder: taskcontainer.Builder{Fence: fence, LogLimits: runtime.LogLimits{MaxBytes: 1 << 20, MaxFiles: 2}},
-		Devices: n.devices, Workers: n.workers, Poll: executor.PollPolicy{Period: 5 * time.Second, Relaxed: time.Minute, Relax: func() bool { return false }},
+		Devices: n.devices, Free: n.space.of, Workers: n.workers, Poll: executor.PollPolicy{Period: 5 * time.Second, Relaxed: time.Minute, Relax: func() bool { return false }},
 		Report: n.policy, LogTail: protocol.MaxLogTailBytes,
 	})
 	if err != nil {

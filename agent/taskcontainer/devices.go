@@ -24,6 +24,8 @@ type Devices struct {
 	Mounts []runtime.Mount
 	// Groups are those that may use the device nodes.
 	Groups []uint32
+	// HostShm: the container has the host's /dev/shm, by which it reaches who serves it there.
+	HostShm bool
 	// Env is what the environment must say: it goes over all that the task and its image
 	// say.
 	Env []string

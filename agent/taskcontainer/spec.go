@@ -64,15 +64,12 @@ func (b Blueprint) Verify(pid int) error {
 	return nil
 }
 
-// Build returns the blueprint of a task's container with the devices it was given, or a
-// *RefusedError.
+// Build returns the blueprint of a valid task's container with the devices it was given, or
+// a *RefusedError.
 func (b Builder) Build(t protocol.Task, devices Devices, log *zap.Logger) (Blueprint, error) {
 	sup := Supervision{Timeout: t.Timeout(), Grace: t.StopGrace(), Network: t.Network, Health: t.HealthCheck, Holds: devices.Holds}
 	if sup.Network == "" {
 		sup.Network = protocol.NetworkBridge
-	}
-	if err := t.Validate(); err != nil {
-		return Blueprint{}, refuse(protocol.ReasonInvalidSpec, err)
 	}
 	volumes, err := b.volumes(t.Volumes)
 	if err != nil {

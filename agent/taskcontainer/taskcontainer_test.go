@@ -144,19 +144,11 @@ func TestATaskThatIsRefusedSaysForWhatReasonAndNamesEveryProblem(t *testing.T) {
 		reason protocol.Reason
 		says   []string
 	}{
-		"several invalid fields": {
-			func(t *protocol.Task) { t.Image, t.CPUs, t.WorkingDir = "", -1, "x" },
-			protocol.ReasonInvalidSpec,
-			[]string{"image", "cpus", "working_dir"},
-		},
 		"an image that is no reference": {
 			func(t *protocol.Task) { t.Image = "UPPER/case" }, protocol.ReasonInvalidSpec, []string{"UPPER/case"},
 		},
 		"a shm size on the host's": {
 			func(t *protocol.Task) { t.IPC, t.ShmSizeBytes = protocol.IPCHost, 1 }, protocol.ReasonInvalidSpec, []string{"shm"},
-		},
-		"a label of ours": {
-			func(t *protocol.Task) { t.Labels = map[string]string{taskcontainer.LabelNodeID: "node-2"} }, protocol.ReasonInvalidSpec, []string{"labels"},
 		},
 		"more labels than a daemon should load": {
 			func(t *protocol.Task) { t.Labels = map[string]string{"k": strings.Repeat("x", runtime.MaxLabelBytes)} },
@@ -200,6 +192,16 @@ func identified(t testing.TB, change ...func(*protocol.Task)) (runtime.Container
 		t.Fatal(err)
 	}
 	return runtime.Container{ID: "c1", Name: built.Spec.Name, Labels: built.Spec.Labels}, built
+}
+
+func TestNoLabelOfATaskStandsForOneOfTheAgents(t *testing.T) {
+	c, _ := identified(t, func(t *protocol.Task) {
+		t.Labels = map[string]string{taskcontainer.LabelNodeID: "node-2", taskcontainer.LabelGeneration: "9", "team": "blue"}
+	})
+	id, err := taskcontainer.Identify(c, "node-1")
+	if err != nil || id.Generation != 3 || c.Labels["team"] != "blue" {
+		t.Errorf("got %+v, %v from %v", id, err, c.Labels)
+	}
 }
 
 func TestWhatALaterAgentNeedsComesBackFromTheLabels(t *testing.T) {

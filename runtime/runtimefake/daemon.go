@@ -62,6 +62,16 @@ func (d *Daemon) Containers() []runtime.Container {
 	return all
 }
 
+// Spec is what a container is made from, by name; the zero Spec: there is none.
+func (d *Daemon) Spec(name string) runtime.Spec {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c := d.find(name); c != nil {
+		return c.spec
+	}
+	return runtime.Spec{}
+}
+
 // Starts lists every time a program was started, in order.
 func (d *Daemon) Starts() []Start {
 	d.mu.Lock()

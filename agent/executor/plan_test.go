@@ -1,0 +1,128 @@
+package executor_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/heteroflow/node-agent/agent/preflight"
+	"github.com/heteroflow/node-agent/protocol"
+	"github.com/heteroflow/node-agent/runtime"
+	"github.com/heteroflow/node-agent/runtime/runtimefake"
+)
+
+// space is what is free on a node, by directory. What was never set is not known.
+type space struct {
+	mu   sync.Mutex
+	free map[string]preflight.Space
+}
+
+func (s *space) of(_ context.Context, dir string) (preflight.Space, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	free, known := s.free[dir]
+	return free, known
+}
+
+func (s *space) set(dir string, free preflight.Space) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free == nil {
+		s.free = make(map[string]preflight.Space)
+	}
+	s.free[dir] = free
+}
+
+const vllmImage = "registry.example/vllm-openai:v1"
+
+// serves makes a task one that serves a model with an engine on four cards.
+func serves(t *protocol.Task) {
+	t.Type = protocol.TaskInference
+	for _, uuid := range []string{"A", "B", "C", "D"} {
+		t.Devices = append(t.Devices, protocol.TaskDevice{Vendor: protocol.DeviceNVIDIA, UUID: uuid})
+	}
+}
+
+func TestAnEngineIsRefusedWhereTheHostHasTooLittleSharedMemoryAndOnlyThere(t *testing.T) {
+	const gib = int64(1) << 30
+	free := func(bytes int64) *preflight.Space { return &preflight.Space{Bytes: bytes} }
+	cases := map[string]struct {
+		image  string
+		change func(*protocol.Task)
+		free   *preflight.Space // nil: not known
+		reason protocol.Reason  // empty: it runs
+		ipc    runtime.IPC
+		shm    int64
+	}{
+		"too little":                             {image: vllmImage, free: free(gib - 1), reason: protocol.ReasonShmTooSmall},
+		"just enough":                            {image: vllmImage, free: free(gib), ipc: runtime.IPCHost},
+		"nobody knows how much":                  {image: vllmImage, ipc: runtime.IPCHost},
+		"too little, but the task has its own":   {image: vllmImage, change: func(t *protocol.Task) { t.ShmSizeBytes = 2 * gib }, free: free(0), ipc: runtime.IPCPrivate, shm: 2 * gib},
+		"too little, but it is no engine":        {image: image, free: free(0), ipc: runtime.IPCPrivate, shm: 10 * gib},
+		"too little, but it is a batch task":     {image: vllmImage, change: func(t *protocol.Task) { t.Type = "" }, free: free(0), ipc: runtime.IPCPrivate},
+		"too little, and the task says ipc host": {image: vllmImage, change: func(t *protocol.Task) { t.IPC = protocol.IPCHost }, free: free(gib / 2), reason: protocol.ReasonShmTooSmall},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			withCards(t, runtimefake.Program{Forever: true}, func(n *node) {
+				n.daemon.AddImage(vllmImage, runtimefake.Program{Forever: true})
+				if tc.free != nil {
+					n.space.set(preflight.HostShm, *tc.free)
+				}
+				n.plane.add("1", tc.image, serves, func(t *protocol.Task) {
+					if tc.change != nil {
+						tc.change(t)
+					}
+				})
+				if tc.reason != "" {
+					n.refused("1", tc.reason, "vllm on 4 card(s)", "1.0 GiB")
+					if n.daemon.Made() != 0 {
+						t.Error("a container was made")
+					}
+					return
+				}
+				n.runs("1")
+				spec := n.daemon.Spec("task-1")
+				if spec.IPC != tc.ipc || spec.Resources.ShmSizeBytes != tc.shm {
+					t.Errorf("ipc %s with %d bytes of its own, want %s with %d", spec.IPC, spec.Resources.ShmSizeBytes, tc.ipc, tc.shm)
+				}
+			})
+		})
+	}
+}
+
+func TestASharedMemoryLargerThanTheMemoryIsTold(t *testing.T) {
+	withCards(t, runtimefake.Program{Forever: true}, func(n *node) {
+		n.plane.add("1", image, func(t *protocol.Task) { t.ShmSizeBytes, t.MemoryBytes = 2<<30, 2<<30 })
+		n.runs("1")
+		if n.logged("is more than memory_bytes") {
+			t.Error("an equal size is told of")
+		}
+		n.plane.add("2", image, func(t *protocol.Task) { t.ShmSizeBytes, t.MemoryBytes = 2<<30, 1<<30 })
+		n.runs("2")
+		if !n.logged("is more than memory_bytes") {
+			t.Error("nothing is told")
+		}
+	})
+}
+
+func TestARefusedTaskGivesItsCardsToTheNext(t *testing.T) {
+	withCards(t, runtimefake.Program{Forever: true}, func(n *node) {
+		n.space.set(preflight.HostShm, preflight.Space{})
+		n.daemon.AddImage(vllmImage, runtimefake.Program{Forever: true})
+		n.plane.add("1", vllmImage, serves)
+		n.refused("1", protocol.ReasonShmTooSmall)
+		n.space.set(preflight.HostShm, preflight.Space{Bytes: 1 << 40})
+		n.plane.add("2", vllmImage, serves)
+		n.runs("2")
+		time.Sleep(time.Minute)
+		if status := n.plane.status("2"); status != protocol.StatusRunning {
+			t.Errorf("task 2 is %s", status)
+		}
+		if text := n.plane.updates("1", protocol.StatusFailed)[0].ErrorMessage; !strings.Contains(text, "0 bytes") {
+			t.Errorf("message %q", text)
+		}
+	})
+}
