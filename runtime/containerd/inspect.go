@@ -144,7 +144,7 @@ func (r *Runtime) oomKills(ctx context.Context, o observed) (uint64, error) {
 	}
 	for _, m := range answer.Metrics {
 		if m.ID == id {
-			return oom.Kills(m.Data)
+			return oom.Kills(m.Data.GetTypeUrl(), m.Data.GetValue())
 		}
 	}
 	return 0, errors.New("no metrics of the task")

@@ -6,30 +6,37 @@ package oom
 
 import (
 	"fmt"
+	"strings"
 
-	cgroup1 "github.com/containerd/cgroups/v3/cgroup1/stats"
-	cgroup2 "github.com/containerd/cgroups/v3/cgroup2/stats"
-	"github.com/containerd/typeurl/v2"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/heteroflow/node-agent/runtime/containerd/wire"
 )
 
-// Kills returns the count. An error says that the metrics do not tell.
-func Kills(metrics typeurl.Any) (uint64, error) {
-	if metrics == nil {
-		return 0, fmt.Errorf("no metrics")
+// counts say where the count is, by the message's type: containerd/cgroups,
+// cgroup1/stats/metrics.proto and cgroup2/stats/metrics.proto.
+var counts = map[string]struct{ memory, kills protowire.Number }{
+	"io.containerd.cgroups.v1.Metrics": {memory: 9, kills: 3}, // memory_oom_control, oom_kill
+	"io.containerd.cgroups.v2.Metrics": {memory: 8, kills: 5}, // memory_events, oom_kill
+}
+
+// Kills returns the count from metrics of the type that the URL names. An error says that
+// the metrics do not tell.
+func Kills(typeURL string, metrics []byte) (uint64, error) {
+	count, ok := counts[typeURL[strings.LastIndexByte(typeURL, '/')+1:]]
+	if !ok {
+		return 0, fmt.Errorf("metrics of type %q have no count of OOM kills", typeURL)
 	}
-	v, err := typeurl.UnmarshalAny(metrics)
+	memory, err := wire.Message(metrics).Message(count.memory)
 	if err != nil {
 		return 0, fmt.Errorf("decode metrics: %w", err)
 	}
-	switch m := v.(type) {
-	case *cgroup1.Metrics:
-		if m.MemoryOomControl != nil {
-			return m.MemoryOomControl.OomKill, nil
-		}
-	case *cgroup2.Metrics:
-		if m.MemoryEvents != nil {
-			return m.MemoryEvents.OomKill, nil
-		}
+	if memory == nil {
+		return 0, fmt.Errorf("metrics lack those of memory: its cgroup controller is off")
 	}
-	return 0, fmt.Errorf("metrics of type %s have no count of OOM kills", metrics.GetTypeUrl())
+	kills, err := memory.Varint(count.kills)
+	if err != nil {
+		return 0, fmt.Errorf("decode metrics of memory: %w", err)
+	}
+	return kills, nil
 }

@@ -1,6 +1,6 @@
 // Package shim asks a containerd shim about its task directly, past containerd: the shim
 // is the task's parent and knows how it ended whether or not containerd lives. It never
-// changes anything. A Client runs the goroutines of its ttrpc connection until Close.
+// changes anything, and starts no goroutines.
 package shim
 
 import (
@@ -15,21 +15,16 @@ import (
 	"strings"
 	"time"
 
-	taskv2 "github.com/containerd/containerd/api/runtime/task/v2"
-	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
-	"github.com/containerd/errdefs/pkg/errgrpc"
-	"github.com/containerd/ttrpc"
-	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	"github.com/heteroflow/node-agent/runtime/containerd/oom"
+	"github.com/heteroflow/node-agent/runtime/containerd/wire"
 )
 
-// Client is a connection to one shim.
+// Client is a connection to one shim. It is for one call at a time; after an error other
+// than the shim's own no more are possible.
 type Client struct {
-	conn *ttrpc.Client
-	v2   taskv2.TTRPCTaskService
-	v3   taskv3.TTRPCTaskService // nil: the shim speaks version 2
+	conn    net.Conn
+	service string
+	stream  uint32 // of the next call
 }
 
 // Dial connects to the shim of a bundle, the directory containerd keeps for a task and
@@ -43,11 +38,9 @@ func Dial(ctx context.Context, bundle string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial shim: %w", err)
 	}
-	c := &Client{conn: ttrpc.NewClient(conn)}
+	c := &Client{conn: conn, service: "containerd.task.v2.Task", stream: 1}
 	if version >= 3 {
-		c.v3 = taskv3.NewTTRPCTaskClient(c.conn)
-	} else {
-		c.v2 = taskv2.NewTTRPCTaskClient(c.conn)
+		c.service = "containerd.task.v3.Task"
 	}
 	return c, nil
 }
@@ -79,35 +72,66 @@ func find(bundle string) (address string, version int, err error) {
 // Wait blocks until the task has ended. While the shim is still creating the task the
 // error is errdefs.ErrNotFound.
 func (c *Client) Wait(ctx context.Context, id string) (code int, at time.Time, err error) {
-	var answer interface {
-		GetExitStatus() uint32
-		GetExitedAt() *timestamppb.Timestamp
-	}
-	if c.v3 != nil {
-		answer, err = c.v3.Wait(ctx, &taskv3.WaitRequest{ID: id})
-	} else {
-		answer, err = c.v2.Wait(ctx, &taskv2.WaitRequest{ID: id})
+	answer, err := c.call(ctx, "Wait", id)
+	if err == nil {
+		code, at, err = decodeExit(answer)
 	}
 	if err != nil {
-		return 0, time.Time{}, fmt.Errorf("wait for task %s: %w", id, errgrpc.ToNative(err))
+		return 0, time.Time{}, fmt.Errorf("wait for task %s: %w", id, err)
 	}
-	return int(answer.GetExitStatus()), answer.GetExitedAt().AsTime(), nil
+	return code, at, nil
+}
+
+// decodeExit reads a WaitResponse: exit_status = 1, exited_at = 2, a Timestamp of
+// seconds = 1 and nanos = 2.
+func decodeExit(answer wire.Message) (code int, at time.Time, err error) {
+	status, err := answer.Varint(1)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	exited, err := answer.Message(2)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	seconds, err := exited.Varint(1)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	nanos, err := exited.Varint(2)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	return int(uint32(status)), time.Unix(int64(seconds), int64(int32(nanos))).UTC(), nil
 }
 
 // OOMKills returns how many processes of the task were killed for want of memory. The
 // shim can tell until the task is deleted.
 func (c *Client) OOMKills(ctx context.Context, id string) (uint64, error) {
-	var answer interface{ GetStats() *anypb.Any }
-	var err error
-	if c.v3 != nil {
-		answer, err = c.v3.Stats(ctx, &taskv3.StatsRequest{ID: id})
-	} else {
-		answer, err = c.v2.Stats(ctx, &taskv2.StatsRequest{ID: id})
+	answer, err := c.call(ctx, "Stats", id)
+	if err == nil {
+		var kills uint64
+		if kills, err = decodeKills(answer); err == nil {
+			return kills, nil
+		}
 	}
+	return 0, fmt.Errorf("read metrics of task %s: %w", id, err)
+}
+
+// decodeKills reads a StatsResponse: stats = 1, an Any of type_url = 1 and value = 2.
+func decodeKills(answer wire.Message) (uint64, error) {
+	stats, err := answer.Message(1)
 	if err != nil {
-		return 0, fmt.Errorf("read metrics of task %s: %w", id, errgrpc.ToNative(err))
+		return 0, err
 	}
-	return oom.Kills(answer.GetStats())
+	typeURL, err := stats.Bytes(1)
+	if err != nil {
+		return 0, err
+	}
+	value, err := stats.Bytes(2)
+	if err != nil {
+		return 0, err
+	}
+	return oom.Kills(string(typeURL), value)
 }
 
 // Close lets go of the connection.
