@@ -45,8 +45,9 @@ deps: go ## install what building, testing and linting need (apt, as root)
 	fi
 
 .PHONY: build
-build: go ## build the static agent and the reference control plane into bin/
+build: go ## build the static agent, its log shim and the reference control plane into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(AGENT_X)' -o bin/heteroflow-agent ./cmd/heteroflow-agent
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/heteroflow-log-shim ./cmd/heteroflow-log-shim
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(SERVER_X)' -o bin/heteroflow-devserver ./cmd/heteroflow-devserver
 
 CONTAINERD2     := 2.4.2

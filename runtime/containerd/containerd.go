@@ -63,7 +63,8 @@ type Options struct {
 
 	// LogBinary is the absolute path, as the daemon sees it, of the program that, given
 	// logshim.Command and a directory, calls logshim.Main: the agent itself. A task starts
-	// when it has, and keeps one process of it.
+	// when it has, and keeps one process of it. Where [LogShim] lies beside it, that is
+	// used instead.
 	LogBinary string
 
 	CDIDirs []string // CDI specs, those of later directories before others'; default /etc/cdi, /var/run/cdi
@@ -131,6 +132,7 @@ func New(o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.LogBinary = logBinary(o.LogBinary, o.Log)
 	// The timeout here is how long the client waits at most between attempts to connect.
 	c, err := client.New(o.Address, client.WithTimeout(2*time.Second))
 	if err != nil {

@@ -2,6 +2,7 @@ package containerd_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -23,14 +25,52 @@ import (
 
 	"github.com/heteroflow/node-agent/runtime/containerd"
 	"github.com/heteroflow/node-agent/runtime/containerd/logshim"
+	"github.com/heteroflow/node-agent/test/stage"
 )
 
-// The test binary is also the log binary that containerd's shims start.
+// installed is where the log shim and an agent lie side by side, once asked for.
+var installed struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// The test binary is also the agent whose log shim containerd's shims can start.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == logshim.Command {
 		os.Exit(logshim.Main(os.Args[2]))
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := os.RemoveAll(installed.dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+		os.Exit(code)
+	}))
+}
+
+// agentBinary is this test binary, with or without the log shim beside it.
+func agentBinary(t testing.TB, alone bool) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if alone {
+		return self
+	}
+	installed.once.Do(func() {
+		dir, err := os.MkdirTemp("", "heteroflow-bin-") //nolint:usetesting // for all tests of the process
+		installed.dir = dir
+		if err == nil {
+			err = errors.Join(os.Symlink(self, filepath.Join(dir, "agent")), stage.BuildLogShim(context.WithoutCancel(t.Context()), dir))
+		}
+		installed.err = err
+	})
+	if installed.err != nil {
+		t.Fatal(installed.err)
+	}
+	return filepath.Join(installed.dir, "agent")
 }
 
 // flavour is a daemon and an OCI runtime to test with.
@@ -39,6 +79,7 @@ type flavour struct {
 	binDir string // where containerd and its shim are
 	config string // the version of its configuration file
 	oci    string // the OCI runtime; empty: the daemon's own
+	alone  bool   // no log shim is installed: the agent is its own
 }
 
 // binariesVariable overrides where other versions than the system's are looked for.
@@ -51,7 +92,7 @@ func flavours() []flavour {
 	}
 	return []flavour{
 		{name: "system-runc", binDir: "/usr/bin", config: "2"},
-		{name: "system-crun", binDir: "/usr/bin", config: "2", oci: "crun"},
+		{name: "system-crun", binDir: "/usr/bin", config: "2", oci: "crun", alone: true},
 		{name: "1.7-runc", binDir: filepath.Join(root, "containerd-1.7"), config: "2"},
 		{name: "2.4-runc", binDir: filepath.Join(root, "containerd-2.4.2"), config: "3"},
 		{name: "2.4-crun", binDir: filepath.Join(root, "containerd-2.4.2"), config: "3", oci: "crun"},
@@ -266,12 +307,9 @@ func mountsBelow(t testing.TB, dirs ...string) (found []string) {
 const namespace = "hf-test"
 
 func (d *daemon) options(t testing.TB) containerd.Options {
-	binary, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Helper()
 	return containerd.Options{
-		Address: d.socket(), Namespace: namespace, OCIRuntime: d.oci, LogBinary: binary,
+		Address: d.socket(), Namespace: namespace, OCIRuntime: d.oci, LogBinary: agentBinary(t, d.alone),
 		StateDir: filepath.Join(d.dir, "agent"), RunDir: filepath.Join(d.run, "agent"), HostsDir: filepath.Join(d.dir, "certs.d"),
 		Bridge: d.bridge, Subnet: d.subnet, Log: zaptest.NewLogger(t, zaptest.Level(zap.InfoLevel)),
 	}

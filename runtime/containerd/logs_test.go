@@ -1,6 +1,7 @@
 package containerd_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/heteroflow/node-agent/runtime"
+	"github.com/heteroflow/node-agent/runtime/containerd"
+	"github.com/heteroflow/node-agent/runtime/containerd/logshim"
 )
 
 func TestLogsReadAcrossRotationsAndStayWithinTheirBound(t *testing.T) {
@@ -62,4 +65,27 @@ func TestAFullDiskNeitherStopsATaskNorHidesItsExit(t *testing.T) {
 	if err := f.Remove(t.Context(), id); err != nil {
 		t.Error(err)
 	}
+}
+
+// The agent's own command is what tasks get where nothing else is installed.
+func TestTheLogShimIsTheProgramBesideTheAgentIfThereIsOne(t *testing.T) {
+	eachFlavour(t, func(t *testing.T, fl flavour) {
+		f := setUp(t, fl)
+		id := f.run(t, f.spec("sleep", "10m"))
+		pids := processesOf(t, logshim.Command, filepath.Join(f.options(t).StateDir, namespace, id))
+		if len(pids) != 1 {
+			t.Fatalf("log shims %v, want one", pids)
+		}
+		got, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pids[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := filepath.Join(filepath.Dir(agentBinary(t, false)), containerd.LogShim)
+		if fl.alone {
+			want = agentBinary(t, true)
+		}
+		if got != want {
+			t.Errorf("the log shim is %s, want %s", got, want)
+		}
+	}, "system-runc", "system-crun")
 }

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/heteroflow/node-agent/runtime/containerd"
 )
 
 // Agent is one agent's configuration and, while it runs, its process.
@@ -135,17 +137,28 @@ func (a *Agent) Log() string {
 	return string(data)
 }
 
-// BuildAgent builds the agent's static binary into dir. It needs the go command and a
-// working directory inside this module. Tags are build tags.
+// BuildAgent builds the agent's static binary into dir, and the log shim beside it, as they
+// are installed. It needs the go command and a working directory inside this module. Tags
+// are build tags.
 func BuildAgent(ctx context.Context, dir string, tags ...string) (string, error) {
-	binary := filepath.Join(dir, "heteroflow-agent")
-	args := []string{"build", "-trimpath", "-tags", strings.Join(tags, ","), "-o", binary, "github.com/heteroflow/node-agent/cmd/heteroflow-agent"}
-	cmd := exec.CommandContext(ctx, "go", args...)
+	agent := filepath.Join(dir, "heteroflow-agent")
+	return agent, errors.Join(build(ctx, agent, tags...), BuildLogShim(ctx, dir))
+}
+
+// BuildLogShim builds the log shim alone into dir.
+func BuildLogShim(ctx context.Context, dir string) error {
+	return build(ctx, filepath.Join(dir, containerd.LogShim))
+}
+
+// build builds the command that has the file's name.
+func build(ctx context.Context, file string, tags ...string) error {
+	command := "github.com/heteroflow/node-agent/cmd/" + filepath.Base(file)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", strings.Join(tags, ","), "-o", file, command)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("build the agent: %w\n%s", err, out.Bytes())
+		return fmt.Errorf("build %s: %w\n%s", command, err, out.Bytes())
 	}
-	return binary, nil
+	return nil
 }

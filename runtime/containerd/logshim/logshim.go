@@ -1,5 +1,5 @@
 // Package logshim is the process that containerd's shim starts beside every task of
-// ours, "heteroflow-agent log-shim DIR". It owns two jobs, because it is the one process
+// ours, "heteroflow-log-shim log-shim DIR". It owns two jobs, because it is the one process
 // that is there from before the task's first byte until after its end, whatever happens
 // to the agent and to containerd:
 //
@@ -8,7 +8,10 @@
 //   - it asks the shim how the task ended and records that in DIR. containerd 1.7 and 2
 //     forget it when they are restarted before anyone has asked them.
 //
-// It must never end before its pipes do: the task would be killed by its next write.
+// It must never end before its pipes do: the task would be killed by its next write. And
+// it must stay light: each start of a task waits for it, on a program of its own or on the
+// agent's, and each running task keeps one.
+//
 // It runs a goroutine for each pipe and one that waits for the exit; [Main] waits for
 // the first two and leaves the third when the shim has gone.
 package logshim
@@ -58,6 +61,13 @@ func Main(dir string) int {
 		return 2
 	}
 
+	// The shim waits for this byte before it creates the task. What the task writes before
+	// the pipes are read stays in them.
+	_, writeErr := ready.Write([]byte{0})
+	if err := errors.Join(writeErr, ready.Close()); err != nil {
+		return 1
+	}
+
 	run, err := record.Dir(dir).Run()
 	if err != nil {
 		// Losing output is better than killing the task that writes it.
@@ -66,12 +76,6 @@ func Main(dir string) int {
 	out := logfile.NewWriter(record.Dir(dir).Logs(), run.LogMaxBytes, run.LogMaxFiles)
 	if err != nil {
 		out.Write(logfile.Stderr, fmt.Appendf(nil, "[how this task ends cannot be recorded: %v]\n", err))
-	}
-
-	// The shim waits for this byte before it creates the task.
-	_, writeErr := ready.Write([]byte{0})
-	if err := errors.Join(writeErr, ready.Close()); err != nil {
-		return 1
 	}
 
 	drained := make(chan struct{})
