@@ -55,7 +55,7 @@ func (s *show) set(ctx context.Context) (err error) {
 		return err
 	}
 	agent := &stage.Agent{Binary: binary, Dir: s.dir, Server: s.planeURL(), NodeID: nodeID}
-	if s.daemon, err = stage.OpenDaemon(runtime.Name(s.runtime), agent); err != nil {
+	if s.daemon, err = stage.OpenDaemon(stage.Place{Kind: runtime.Name(s.runtime)}, agent); err != nil {
 		return err
 	}
 	agent.Set = append(s.daemon.Settings, "tasks.workers=3", "volumes.allow="+s.data, "gpu.cdi_dir="+filepath.Join(s.dir, "cdi"))

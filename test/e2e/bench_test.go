@@ -31,14 +31,14 @@ import (
 // metrics are medians.
 func BenchmarkClaimToStarted(b *testing.B) {
 	host := daemon.RequireDocker(b)
-	prepare(b)
+	shared.Prepare(b)
 	rt, err := docker.New(docker.Options{Host: host})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer func() { _ = rt.Close() }()
-	image := shared.images.Workload
-	auth := &runtime.RegistryAuth{Username: shared.images.Auth().Username, Password: shared.images.Auth().Password.Reveal()}
+	image := shared.Images().Workload
+	auth := &runtime.RegistryAuth{Username: shared.Images().Auth().Username, Password: shared.Images().Auth().Password.Reveal()}
 	if _, err := rt.Pull(b.Context(), runtime.PullRequest{Ref: image, Auth: auth}); err != nil {
 		b.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/heteroflow/node-agent/devserver"
 	"github.com/heteroflow/node-agent/devserver/faults"
 	"github.com/heteroflow/node-agent/protocol"
+	"github.com/heteroflow/node-agent/test/cluster"
 	"github.com/heteroflow/node-agent/test/stage"
 )
 
@@ -66,37 +67,37 @@ func sockets(t *testing.T, pid int) []string {
 
 func TestTheAgentListensOnNothing(t *testing.T) {
 	w := newWorld(t, devserver.Features{})
-	w.start()
-	id := w.agent.NodeID
-	w.submit(w.task(id, "train", "--steps", "100000", "--checkpoint-dir", "/tmp"))
-	w.prints(id, "step 2")
-	if got := sockets(t, w.agent.PID()); len(got) != 0 {
+	w.Start()
+	id := w.Agent.NodeID
+	w.Submit(w.Task(id, "train", "--steps", "100000", "--checkpoint-dir", "/tmp"))
+	w.Prints(id, "step 2")
+	if got := sockets(t, w.Agent.PID()); len(got) != 0 {
 		t.Errorf("listening sockets of the agent: %q", got)
 	}
 	// The same look finds the control plane's in this process: it can see one.
 	if got := sockets(t, os.Getpid()); len(got) == 0 {
 		t.Error("not even the control plane's own socket was found")
 	}
-	w.act(id, "stop")
-	w.gone(id)
+	w.Act(id, "stop")
+	w.Gone(id)
 }
 
 func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 	w := newWorld(t, devserver.Features{})
-	w.start()
-	id := w.agent.NodeID
-	w.submit(w.task(id+"-ok", "exit", "0"))
-	w.reaches(id+"-ok", protocol.StatusCompleted)
+	w.Start()
+	id := w.Agent.NodeID
+	w.Submit(w.Task(id+"-ok", "exit", "0"))
+	w.Reaches(id+"-ok", protocol.StatusCompleted)
 	// Errors with the key in reach: refused calls, broken answers, a denied pull.
-	w.plane.Faults.Add(faults.Fault{Kind: faults.HTMLPage, Status: 502, Count: 2, Match: fromAgent})
-	w.plane.Faults.Add(faults.Fault{Kind: faults.Reset, Count: 2, Match: fromAgent})
-	denied := w.task(id+"-denied", "exit", "0")
-	denied.Image = shared.images.Ref("heteroflow/other:v1")
+	w.Plane.Faults.Add(faults.Fault{Kind: faults.HTMLPage, Status: 502, Count: 2, Match: fromAgent})
+	w.Plane.Faults.Add(faults.Fault{Kind: faults.Reset, Count: 2, Match: fromAgent})
+	denied := w.Task(id+"-denied", "exit", "0")
+	denied.Image = shared.Images().Ref("heteroflow/other:v1")
 	denied.RegistryAuth = &protocol.RegistryAuth{Username: "nobody", Password: "wrong-MARK"}
-	w.submit(denied)
-	w.reaches(id+"-denied", protocol.StatusFailed)
+	w.Submit(denied)
+	w.Reaches(id+"-denied", protocol.StatusFailed)
 
-	pid := strconv.Itoa(w.agent.PID())
+	pid := strconv.Itoa(w.Agent.PID())
 	for _, name := range []string{"cmdline", "environ"} {
 		data, err := os.ReadFile("/proc/" + pid + "/" + name)
 		if err != nil {
@@ -106,17 +107,17 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 			t.Errorf("a secret in the agent's %s", name)
 		}
 	}
-	printed := w.command(0, "config", "print")
+	printed := command(w, 0, "config", "print")
 	if strings.Contains(printed, "MARK") || !strings.Contains(printed, "key_file") {
 		t.Errorf("config print:\n%s", printed)
 	}
-	w.gone(id + "-denied")
-	if err := w.agent.Stop(); err != nil {
+	w.Gone(id + "-denied")
+	if err := w.Agent.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	files := 0
-	err := filepath.WalkDir(w.agent.Dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || path == w.agent.KeyFile() || strings.HasPrefix(d.Name(), "plane.db") {
+	err := filepath.WalkDir(w.Agent.Dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path == w.Agent.KeyFile() || strings.HasPrefix(d.Name(), "plane.db") {
 			return err
 		}
 		files++
@@ -132,19 +133,19 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 }
 
 // command runs another command of the agent's binary with the same settings.
-func (w *world) command(wantCode int, args ...string) string {
-	w.t.Helper()
-	args = append(args, "--set", "server.url="+w.agent.Server, "--set", "server.key_file="+w.agent.KeyFile(), "--set", "state_dir="+w.agent.StateDir())
-	out, code := run(w.t, args...)
+func command(w *cluster.World, wantCode int, args ...string) string {
+	w.T.Helper()
+	args = append(args, "--set", "server.url="+w.Agent.Server, "--set", "server.key_file="+w.Agent.KeyFile(), "--set", "state_dir="+w.Agent.StateDir())
+	out, code := run(w.T, args...)
 	if code != wantCode {
-		w.t.Fatalf("%v: exit code %d, want %d\n%s", args, code, wantCode, out)
+		w.T.Fatalf("%v: exit code %d, want %d\n%s", args, code, wantCode, out)
 	}
 	return out
 }
 
 func run(t *testing.T, args ...string) (output string, code int) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), shared.binary, args...)
+	cmd := exec.CommandContext(t.Context(), shared.Binary(), args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
@@ -155,29 +156,29 @@ func run(t *testing.T, args ...string) (output string, code int) {
 
 func TestARefusedKeyIsOneErrorLineAndHealsWhenTheServerIsCorrected(t *testing.T) {
 	w := newWorld(t, devserver.Features{})
-	if err := w.plane.Stop(); err != nil {
+	if err := w.Plane.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.plane.Start(t.Context(), "the-wrong-key-0123456789"); err != nil {
+	if err := w.Plane.Start(t.Context(), "the-wrong-key-0123456789"); err != nil {
 		t.Fatal(err)
 	}
-	refused := w.plane.Faults.Add(faults.Fault{Kind: faults.Delay, Match: fromAgent}) // counts, and delays by nothing
-	w.start()
-	w.eventually("the agent notices", func() bool { return strings.Contains(w.agent.Log(), "refuses the system key") })
-	w.eventually("more calls are refused", func() bool { return refused.Hits() >= 8 })
-	if n := strings.Count(w.agent.Log(), `"level":"error"`); n != 1 {
+	refused := w.Plane.Faults.Add(faults.Fault{Kind: faults.Delay, Match: fromAgent}) // counts, and delays by nothing
+	w.Start()
+	w.Eventually("the agent notices", func() bool { return strings.Contains(w.Agent.Log(), "refuses the system key") })
+	w.Eventually("more calls are refused", func() bool { return refused.Hits() >= 8 })
+	if n := strings.Count(w.Agent.Log(), `"level":"error"`); n != 1 {
 		t.Errorf("%d error lines", n)
 	}
-	if err := w.plane.Stop(); err != nil {
+	if err := w.Plane.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.plane.Start(t.Context(), stage.SystemKey); err != nil {
+	if err := w.Plane.Start(t.Context(), stage.SystemKey); err != nil {
 		t.Fatal(err)
 	}
-	w.beats("the key accepted", func(hb protocol.Heartbeat) bool { return hb.NodeID == w.agent.NodeID })
-	w.submit(w.task(w.agent.NodeID, "exit", "0"))
-	w.reaches(w.agent.NodeID, protocol.StatusCompleted)
-	w.gone(w.agent.NodeID)
+	w.Beats("the key accepted", func(hb protocol.Heartbeat) bool { return hb.NodeID == w.Agent.NodeID })
+	w.Submit(w.Task(w.Agent.NodeID, "exit", "0"))
+	w.Reaches(w.Agent.NodeID, protocol.StatusCompleted)
+	w.Gone(w.Agent.NodeID)
 }
 
 // fromAgent matches the requests of agents.
@@ -185,17 +186,17 @@ func fromAgent(r *http.Request) bool { return !strings.HasPrefix(r.URL.Path, "/a
 
 func TestALostClaimIsLeftToTheWinner(t *testing.T) {
 	w := newWorld(t, devserver.Features{NoWake: true})
-	lost := w.plane.Faults.Add(faults.Fault{Kind: faults.Status, Status: http.StatusConflict, Method: http.MethodPut, Count: 2})
-	w.start()
-	w.submit(w.task(w.agent.NodeID, "exit", "0"))
-	w.eventually("two claims are lost", func() bool {
-		if len(w.containers()) != 0 && lost.Hits() < 2 {
+	lost := w.Plane.Faults.Add(faults.Fault{Kind: faults.Status, Status: http.StatusConflict, Method: http.MethodPut, Count: 2})
+	w.Start()
+	w.Submit(w.Task(w.Agent.NodeID, "exit", "0"))
+	w.Eventually("two claims are lost", func() bool {
+		if len(w.Containers()) != 0 && lost.Hits() < 2 {
 			t.Fatal("a container was made for a lost claim")
 		}
 		return lost.Hits() == 2
 	})
-	w.reaches(w.agent.NodeID, protocol.StatusCompleted)
-	w.gone(w.agent.NodeID)
+	w.Reaches(w.Agent.NodeID, protocol.StatusCompleted)
+	w.Gone(w.Agent.NodeID)
 }
 
 func TestBadWeatherAtTheControlPlaneLosesNothing(t *testing.T) {
@@ -213,19 +214,19 @@ func TestBadWeatherAtTheControlPlaneLosesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, devserver.Features{})
-			w.start()
-			w.submit(w.task(w.agent.NodeID, "train", "--steps", "10", "--checkpoint-dir", "/tmp"))
-			w.prints(w.agent.NodeID, "step 1")
+			w.Start()
+			w.Submit(w.Task(w.Agent.NodeID, "train", "--steps", "10", "--checkpoint-dir", "/tmp"))
+			w.Prints(w.Agent.NodeID, "step 1")
 			fault.Match, fault.Count = fromAgent, 25
-			storm := w.plane.Faults.Add(fault)
-			w.eventually("the storm has passed", func() bool { return storm.Hits() == fault.Count })
-			done := w.reaches(w.agent.NodeID, protocol.StatusCompleted)
+			storm := w.Plane.Faults.Add(fault)
+			w.Eventually("the storm has passed", func() bool { return storm.Hits() == fault.Count })
+			done := w.Reaches(w.Agent.NodeID, protocol.StatusCompleted)
 			if *done.Outcome.ExitCode != 0 || !strings.Contains(done.Outcome.LogTail, "step 10") {
 				t.Errorf("%+v", done.Outcome)
 			}
-			w.gone(w.agent.NodeID)
+			w.Gone(w.Agent.NodeID)
 			terminal := 0
-			events, err := w.plane.Operator.History(t.Context(), w.agent.NodeID)
+			events, err := w.Plane.Operator.History(t.Context(), w.Agent.NodeID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -243,29 +244,29 @@ func TestBadWeatherAtTheControlPlaneLosesNothing(t *testing.T) {
 
 func TestAnUndeliveredResultKeepsItsContainerAndSurvivesARestart(t *testing.T) {
 	w := newWorld(t, devserver.Features{}, "report.attempts=2", "report.budget=1s")
-	w.start()
-	id := w.agent.NodeID
-	w.submit(w.task(id, "exit", "--message", "kept for later", "7"))
-	down := w.plane.Faults.Add(faults.Fault{
+	w.Start()
+	id := w.Agent.NodeID
+	w.Submit(w.Task(id, "exit", "--message", "kept for later", "7"))
+	down := w.Plane.Faults.Add(faults.Fault{
 		Kind: faults.Status, Status: http.StatusServiceUnavailable, Method: http.MethodPut,
 		Skip: 1, // the claim passes
 	})
-	w.eventually("the result is owed", func() bool { return strings.Contains(w.agent.Log(), "result not delivered") })
-	if c := w.container(id); c.State.Alive() {
+	w.Eventually("the result is owed", func() bool { return strings.Contains(w.Agent.Log(), "result not delivered") })
+	if c := w.Container(id); c.State.Alive() {
 		t.Fatalf("%+v", c)
 	}
-	w.agent.Kill()
-	if entries, err := os.ReadDir(w.agent.StateDir() + "/results"); err != nil || len(entries) != 1 {
+	w.Agent.Kill()
+	if entries, err := os.ReadDir(w.Agent.StateDir() + "/results"); err != nil || len(entries) != 1 {
 		t.Fatalf("journal: %v, %v", entries, err)
 	}
-	w.start()
-	w.beats("a result owed", func(hb protocol.Heartbeat) bool { return hb.UndeliveredResults != nil && *hb.UndeliveredResults == 1 })
+	w.Start()
+	w.Beats("a result owed", func(hb protocol.Heartbeat) bool { return hb.UndeliveredResults != nil && *hb.UndeliveredResults == 1 })
 	down.Remove()
-	failed := w.reaches(id, protocol.StatusFailed)
+	failed := w.Reaches(id, protocol.StatusFailed)
 	if *failed.Outcome.ExitCode != 7 || !strings.Contains(failed.Outcome.LogTail, "kept for later") {
 		t.Errorf("%+v", failed.Outcome)
 	}
-	w.gone(id)
+	w.Gone(id)
 }
 
 // switchboard is a unix socket that leads to the daemon's once it is opened.
@@ -303,31 +304,31 @@ func connect(t *testing.T, conn net.Conn, target string) {
 
 func TestARuntimeThatIsAbsentAtStartIsPickedUpWhenItAppears(t *testing.T) {
 	w := newWorld(t, devserver.Features{})
-	socket := filepath.Join(w.agent.Dir, "docker.sock")
-	open := switchboard(t, socket, w.runtime.Socket)
-	w.agent.Set = append(w.agent.Set, "runtime.docker_host=unix://"+socket)
-	w.start()
-	w.submit(w.task(w.agent.NodeID, "exit", "0"))
-	hb := w.beats("no runtime", func(hb protocol.Heartbeat) bool { return hb.Runtime != nil })
+	socket := filepath.Join(w.Agent.Dir, "docker.sock")
+	open := switchboard(t, socket, w.Runtime.Socket)
+	w.Agent.Set = append(w.Agent.Set, "runtime.docker_host=unix://"+socket)
+	w.Start()
+	w.Submit(w.Task(w.Agent.NodeID, "exit", "0"))
+	hb := w.Beats("no runtime", func(hb protocol.Heartbeat) bool { return hb.Runtime != nil })
 	if hb.DockerAvailable || hb.ExecMode != protocol.ExecBareMetal || hb.Runtime.Error == "" || hb.ErrorMessage == "" || hb.LiveTaskIDs != nil {
 		t.Errorf("without a runtime: %+v", hb)
 	}
-	w.beats("more of them", func(hb protocol.Heartbeat) bool { return hb.Sequence > 3 })
-	if task, err := w.plane.Operator.Task(t.Context(), w.agent.NodeID); err != nil || task.Status != protocol.StatusScheduled {
+	w.Beats("more of them", func(hb protocol.Heartbeat) bool { return hb.Sequence > 3 })
+	if task, err := w.Plane.Operator.Task(t.Context(), w.Agent.NodeID); err != nil || task.Status != protocol.StatusScheduled {
 		t.Errorf("the task is %s, %v: it must not be claimed", task.Status, err)
 	}
 	open()
-	w.beats("a runtime", func(hb protocol.Heartbeat) bool {
+	w.Beats("a runtime", func(hb protocol.Heartbeat) bool {
 		return hb.DockerAvailable && hb.ExecMode == protocol.ExecDocker && hb.ErrorMessage == ""
 	})
-	w.reaches(w.agent.NodeID, protocol.StatusCompleted)
-	w.gone(w.agent.NodeID)
-	w.agent.Kill()
+	w.Reaches(w.Agent.NodeID, protocol.StatusCompleted)
+	w.Gone(w.Agent.NodeID)
+	w.Agent.Kill()
 }
 
 func TestTheBinaryIsStaticAndSaysWhatItIs(t *testing.T) {
-	prepare(t)
-	out, err := exec.CommandContext(t.Context(), "file", shared.binary).Output()
+	shared.Prepare(t)
+	out, err := exec.CommandContext(t.Context(), "file", shared.Binary()).Output()
 	if err != nil {
 		t.Skipf("the file command is not here: %v", err)
 	}
@@ -340,7 +341,7 @@ func TestTheBinaryIsStaticAndSaysWhatItIs(t *testing.T) {
 }
 
 func TestConfigurationErrorsComeAllAtOnceWithExitCode2(t *testing.T) {
-	prepare(t)
+	shared.Prepare(t)
 	file := filepath.Join(t.TempDir(), "agent.yaml")
 	if err := os.WriteFile(file, []byte("server: {url: nonsense}\nheartbeat: {period: 5}\nunknown: 1\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -363,25 +364,25 @@ func TestConfigurationErrorsComeAllAtOnceWithExitCode2(t *testing.T) {
 
 func TestStatusSaysHowTheAgentIs(t *testing.T) {
 	w := newWorld(t, devserver.Features{})
-	if out := w.command(1, "status"); !strings.Contains(out, "no agent has run") {
+	if out := command(w, 1, "status"); !strings.Contains(out, "no agent has run") {
 		t.Errorf("before the first start: %s", out)
 	}
-	w.start()
-	w.beats("a runtime", func(hb protocol.Heartbeat) bool { return hb.DockerAvailable })
-	w.eventually("status is good", func() bool {
-		out, code := run(t, "status", "--set", "state_dir="+w.agent.StateDir())
-		return code == 0 && strings.Contains(out, "docker ") && strings.Contains(out, "(configured)") && strings.Contains(out, w.agent.NodeID)
+	w.Start()
+	w.Beats("a runtime", func(hb protocol.Heartbeat) bool { return hb.DockerAvailable })
+	w.Eventually("status is good", func() bool {
+		out, code := run(t, "status", "--set", "state_dir="+w.Agent.StateDir())
+		return code == 0 && strings.Contains(out, "docker ") && strings.Contains(out, "(configured)") && strings.Contains(out, w.Agent.NodeID)
 	})
-	w.agent.Kill()
-	if out := w.command(1, "status"); !strings.Contains(out, "does not run") {
+	w.Agent.Kill()
+	if out := command(w, 1, "status"); !strings.Contains(out, "does not run") {
 		t.Errorf("after a kill: %s", out)
 	}
 }
 
 func TestTheFirstHeartbeatRegistersANodeThatCanBeRead(t *testing.T) {
 	w := newWorld(t, devserver.Features{})
-	w.start()
-	hb := w.beats("host metrics", func(hb protocol.Heartbeat) bool { return hb.CPUUsagePercent != nil && hb.DockerAvailable })
+	w.Start()
+	hb := w.Beats("host metrics", func(hb protocol.Heartbeat) bool { return hb.CPUUsagePercent != nil && hb.DockerAvailable })
 	if hb.Hostname == "" || hb.BootID == "" || hb.InstanceID == "" || hb.MemoryTotalBytes == nil || len(hb.Disks) == 0 || hb.InternalIP != "127.0.0.1" || hb.AgentVersion != "dev" {
 		data, _ := json.Marshal(hb)
 		t.Errorf("%s", data)

@@ -12,6 +12,7 @@ import (
 	"github.com/heteroflow/node-agent/devserver/operator"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
+	"github.com/heteroflow/node-agent/test/cluster"
 )
 
 // Both ways of polling: with every optional feature, and against a server that has none.
@@ -32,37 +33,37 @@ func TestTasksRunToTheirEnd(t *testing.T) {
 	for name, features := range servers {
 		onEachRuntime(t, "with "+name, func(t *testing.T, on runtime.Name) {
 			w := newWorldOn(t, on, features)
-			w.start()
-			id := func(s string) string { return fmt.Sprintf("%s-%s", w.agent.NodeID, s) }
-			w.submit(w.task(id("ok"), "exit", "--message", "all went well", "0"))
-			w.submit(w.task(id("three"), "exit", "3"))
-			hungry := w.task(id("oom"), "eat-memory", "--mb", "256")
+			w.Start()
+			id := func(s string) string { return fmt.Sprintf("%s-%s", w.Agent.NodeID, s) }
+			w.Submit(w.Task(id("ok"), "exit", "--message", "all went well", "0"))
+			w.Submit(w.Task(id("three"), "exit", "3"))
+			hungry := w.Task(id("oom"), "eat-memory", "--mb", "256")
 			hungry.MemoryBytes = 32 << 20
-			w.submit(hungry)
-			late := w.task(id("late"), "sleep", "1h")
+			w.Submit(hungry)
+			late := w.Task(id("late"), "sleep", "1h")
 			late.TimeoutSeconds = 1
-			w.submit(late)
+			w.Submit(late)
 
-			ok := w.reaches(id("ok"), protocol.StatusCompleted)
+			ok := w.Reaches(id("ok"), protocol.StatusCompleted)
 			if *ok.Outcome.ExitCode != 0 || ok.Outcome.Reason != protocol.ReasonExited || !strings.Contains(ok.Outcome.LogTail, "all went well") {
 				t.Errorf("ok: %+v", ok.Outcome)
 			}
 			if s, f := ok.Outcome.StartedAt, ok.Outcome.FinishedAt; s == nil || f == nil || f.Before(*s) || ok.Outcome.ContainerID == "" {
 				t.Errorf("ok: %+v", ok.Outcome)
 			}
-			three := w.reaches(id("three"), protocol.StatusFailed)
+			three := w.Reaches(id("three"), protocol.StatusFailed)
 			if *three.Outcome.ExitCode != 3 || three.Outcome.Reason != protocol.ReasonExited {
 				t.Errorf("three: %+v", three.Outcome)
 			}
-			oom := w.reaches(id("oom"), protocol.StatusFailed)
+			oom := w.Reaches(id("oom"), protocol.StatusFailed)
 			if *oom.Outcome.ExitCode != 137 || oom.Outcome.Reason != protocol.ReasonOOMKilled || !*oom.Outcome.OOMKilled {
 				t.Errorf("oom: %+v", oom.Outcome)
 			}
-			timedOut := w.reaches(id("late"), protocol.StatusFailed)
+			timedOut := w.Reaches(id("late"), protocol.StatusFailed)
 			if *timedOut.Outcome.ExitCode != 124 || timedOut.Outcome.Reason != protocol.ReasonTimeout {
 				t.Errorf("late: %+v", timedOut.Outcome)
 			}
-			w.eventually("no container left", func() bool { return len(w.containers()) == 0 })
+			w.Eventually("no container left", func() bool { return len(w.Containers()) == 0 })
 		})
 	}
 }
@@ -73,89 +74,89 @@ func TestAServiceBecomesHealthySleepsWakesAndIsStopped(t *testing.T) {
 
 func serviceLife(t *testing.T, on runtime.Name) {
 	w := newWorldOn(t, on, devserver.Features{})
-	w.start()
-	service := w.task(w.agent.NodeID, "serve", "--port", "8000")
+	w.Start()
+	service := w.Task(w.Agent.NodeID, "serve", "--port", "8000")
 	service.Network = protocol.NetworkBridge
 	service.HealthCheck = &protocol.HealthCheck{Type: protocol.HealthHTTP, Path: "/health", Port: 8000, IntervalSeconds: 1}
-	w.submit(service)
+	w.Submit(service)
 	healthy := func(hb protocol.Heartbeat) bool {
 		return len(hb.TaskHealth) == 1 && hb.TaskHealth[0].State == protocol.HealthHealthy && len(hb.LiveTaskIDs) == 1
 	}
-	w.beats("a healthy service", healthy)
-	first := w.container(service.ID)
+	w.Beats("a healthy service", healthy)
+	first := w.Container(service.ID)
 
-	w.act(service.ID, operator.ActionSleep)
-	w.reaches(service.ID, protocol.StatusAsleep)
-	if c := w.container(service.ID); c.ID != first.ID || c.State.Alive() {
+	w.Act(service.ID, operator.ActionSleep)
+	w.Reaches(service.ID, protocol.StatusAsleep)
+	if c := w.Container(service.ID); c.ID != first.ID || c.State.Alive() {
 		t.Fatalf("asleep: %+v", c)
 	}
-	w.act(service.ID, operator.ActionWake)
-	w.reaches(service.ID, protocol.StatusRunning)
-	w.beats("the service healthy again", healthy)
-	if c := w.container(service.ID); c.ID != first.ID || !c.State.Alive() {
+	w.Act(service.ID, operator.ActionWake)
+	w.Reaches(service.ID, protocol.StatusRunning)
+	w.Beats("the service healthy again", healthy)
+	if c := w.Container(service.ID); c.ID != first.ID || !c.State.Alive() {
 		t.Fatalf("awake: %+v", c)
 	}
-	w.act(service.ID, operator.ActionStop)
-	stopped := w.reaches(service.ID, protocol.StatusStopped)
+	w.Act(service.ID, operator.ActionStop)
+	stopped := w.Reaches(service.ID, protocol.StatusStopped)
 	if stopped.Outcome.Reason != protocol.ReasonStopped || *stopped.Outcome.ExitCode != 0 {
 		t.Fatalf("stopped: %+v", stopped.Outcome)
 	}
-	w.gone(service.ID)
+	w.Gone(service.ID)
 }
 
 func TestWhatTheOperatorTakesBackIsStoppedAndRemoved(t *testing.T) {
 	w := newWorld(t, devserver.Features{})
-	w.start()
+	w.Start()
 	cases := map[string]func(id string){
-		"cancelled": func(id string) { w.act(id, operator.ActionCancel) },
+		"cancelled": func(id string) { w.Act(id, operator.ActionCancel) },
 		"deleted": func(id string) {
-			if err := w.plane.Operator.DeleteTask(t.Context(), id); err != nil {
+			if err := w.Plane.Operator.DeleteTask(t.Context(), id); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"moved": func(id string) {
-			if _, err := w.plane.Operator.Assign(t.Context(), id, "another-node"); err != nil {
+			if _, err := w.Plane.Operator.Assign(t.Context(), id, "another-node"); err != nil {
 				t.Fatal(err)
 			}
 		},
 	}
 	for how, takeBack := range cases {
 		t.Run(how, func(*testing.T) {
-			id := w.agent.NodeID + "-" + how
-			w.submit(w.task(id, "sleep", "1h"))
-			w.eventually("it runs", func() bool {
-				all := w.containers()
-				return len(all) == 1 && all[0].State.Alive() && w.container(id).PID != 0
+			id := w.Agent.NodeID + "-" + how
+			w.Submit(w.Task(id, "sleep", "1h"))
+			w.Eventually("it runs", func() bool {
+				all := w.Containers()
+				return len(all) == 1 && all[0].State.Alive() && w.Container(id).PID != 0
 			})
 			takeBack(id)
-			w.gone(id)
+			w.Gone(id)
 		})
 	}
 }
 
 func TestAMalformedTaskFailsWithAllItsProblems(t *testing.T) {
 	w := newWorld(t, devserver.Features{})
-	w.start()
-	bad := w.task(w.agent.NodeID, "exit", "0")
+	w.Start()
+	bad := w.Task(w.Agent.NodeID, "exit", "0")
 	bad.Status = protocol.StatusScheduled
 	bad.WorkingDir = "here"
 	bad.MemoryBytes = -1
 	bad.Volumes = []protocol.Volume{{HostPath: "relative", ContainerPath: "/x"}}
-	if _, err := w.plane.Operator.CreateTaskUnchecked(t.Context(), bad); err != nil {
+	if _, err := w.Plane.Operator.CreateTaskUnchecked(t.Context(), bad); err != nil {
 		t.Fatal(err)
 	}
-	failed := w.reaches(bad.ID, protocol.StatusFailed)
+	failed := w.Reaches(bad.ID, protocol.StatusFailed)
 	for _, want := range []string{"working_dir", "memory_bytes", "volumes[0].host_path"} {
 		if !strings.Contains(failed.Outcome.ErrorMessage, want) {
 			t.Errorf("%q does not name %s", failed.Outcome.ErrorMessage, want)
 		}
 	}
-	if failed.Outcome.Reason != protocol.ReasonInvalidSpec || len(w.containers()) != 0 {
-		t.Errorf("%+v, containers %v", failed.Outcome, w.containers())
+	if failed.Outcome.Reason != protocol.ReasonInvalidSpec || len(w.Containers()) != 0 {
+		t.Errorf("%+v, containers %v", failed.Outcome, w.Containers())
 	}
-	w.submit(w.task(w.agent.NodeID+"-next", "exit", "0"))
-	w.reaches(w.agent.NodeID+"-next", protocol.StatusCompleted)
-	w.gone(w.agent.NodeID + "-next")
+	w.Submit(w.Task(w.Agent.NodeID+"-next", "exit", "0"))
+	w.Reaches(w.Agent.NodeID+"-next", protocol.StatusCompleted)
+	w.Gone(w.Agent.NodeID + "-next")
 }
 
 func TestPreconditionsAreRefusedWithTheirOwnReason(t *testing.T) {
@@ -164,7 +165,7 @@ func TestPreconditionsAreRefusedWithTheirOwnReason(t *testing.T) {
 
 func preconditions(t *testing.T, on runtime.Name) {
 	w := newWorldOn(t, on, devserver.Features{})
-	w.start()
+	w.Start()
 	cases := map[string]struct {
 		spoil  func(*protocol.Task)
 		reason protocol.Reason
@@ -174,72 +175,72 @@ func preconditions(t *testing.T, on runtime.Name) {
 			task.Volumes = []protocol.Volume{{HostPath: "/var/run/docker.sock", ContainerPath: "/x"}}
 		}, protocol.ReasonVolumeDenied},
 		"state": {func(task *protocol.Task) {
-			task.Volumes = []protocol.Volume{{HostPath: w.agent.StateDir(), ContainerPath: "/x"}}
+			task.Volumes = []protocol.Volume{{HostPath: w.Agent.StateDir(), ContainerPath: "/x"}}
 		}, protocol.ReasonVolumeDenied},
-		"noimage": {func(task *protocol.Task) { task.Image = shared.images.Ref("heteroflow/absent:v1") }, protocol.ReasonImageNotFound},
+		"noimage": {func(task *protocol.Task) { task.Image = shared.Images().Ref("heteroflow/absent:v1") }, protocol.ReasonImageNotFound},
 		"noauth": {func(task *protocol.Task) {
-			task.Image = shared.images.Ref("heteroflow/absent:v2")
+			task.Image = shared.Images().Ref("heteroflow/absent:v2")
 			task.RegistryAuth = nil
 		}, protocol.ReasonRegistryDenied},
 		"program": {func(task *protocol.Task) { task.Command = []string{"/no/such/program"} }, protocol.ReasonStartFailed},
 	}
 	for name, tc := range cases {
-		task := w.task(w.agent.NodeID+"-"+name, "exit", "0")
+		task := w.Task(w.Agent.NodeID+"-"+name, "exit", "0")
 		tc.spoil(&task)
-		w.submit(task)
-		failed := w.reaches(task.ID, protocol.StatusFailed)
+		w.Submit(task)
+		failed := w.Reaches(task.ID, protocol.StatusFailed)
 		if failed.Outcome.Reason != tc.reason || failed.Outcome.ErrorMessage == "" || failed.Outcome.ExitCode != nil {
 			t.Errorf("%s: %+v, want %s", name, failed.Outcome, tc.reason)
 		}
 	}
-	w.eventually("no container left", func() bool { return len(w.containers()) == 0 })
+	w.Eventually("no container left", func() bool { return len(w.Containers()) == 0 })
 }
 
 func TestAnOrderlyStopLeavesContainersAndTheNextAgentTakesThemOver(t *testing.T) {
-	for how, stop := range map[string]func(*world){
-		"an orderly stop": func(w *world) {
-			if err := w.agent.Stop(); err != nil {
-				w.t.Fatal(err)
+	for how, stop := range map[string]func(*cluster.World){
+		"an orderly stop": func(w *cluster.World) {
+			if err := w.Agent.Stop(); err != nil {
+				w.T.Fatal(err)
 			}
-			w.beats("state offline", func(hb protocol.Heartbeat) bool { return hb.State == protocol.NodeOffline })
+			w.Beats("state offline", func(hb protocol.Heartbeat) bool { return hb.State == protocol.NodeOffline })
 		},
-		"kill -9": func(w *world) { w.agent.Kill() },
+		"kill -9": func(w *cluster.World) { w.Agent.Kill() },
 	} {
 		onEachRuntime(t, how, func(t *testing.T, on runtime.Name) {
 			w := newWorldOn(t, on, devserver.Features{})
-			w.start()
-			running, ending := w.agent.NodeID+"-running", w.agent.NodeID+"-ending"
+			w.Start()
+			running, ending := w.Agent.NodeID+"-running", w.Agent.NodeID+"-ending"
 			for _, id := range []string{running, ending} {
-				w.submit(w.task(id, "train", "--steps", "100000", "--checkpoint-dir", "/tmp"))
+				w.Submit(w.Task(id, "train", "--steps", "100000", "--checkpoint-dir", "/tmp"))
 			}
 			for _, id := range []string{running, ending} {
-				w.prints(id, "step 2")
+				w.Prints(id, "step 2")
 			}
-			before := w.container(running)
+			before := w.Container(running)
 			stop(w)
-			if got := w.container(running); got.ID != before.ID || got.PID != before.PID {
+			if got := w.Container(running); got.ID != before.ID || got.PID != before.PID {
 				t.Fatalf("the container did not survive: %+v, was %+v", got, before)
 			}
 			// One of them ends while nobody watches.
-			if err := syscall.Kill(w.container(ending).PID, syscall.SIGTERM); err != nil {
+			if err := syscall.Kill(w.Container(ending).PID, syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
-			w.eventually("it ended", func() bool { return !w.container(ending).State.Alive() })
+			w.Eventually("it ended", func() bool { return !w.Container(ending).State.Alive() })
 
-			w.start()
-			ended := w.reaches(ending, protocol.StatusFailed)
-			if *ended.Outcome.ExitCode != 143 || time.Since(*ended.Outcome.FinishedAt) > patience {
+			w.Start()
+			ended := w.Reaches(ending, protocol.StatusFailed)
+			if *ended.Outcome.ExitCode != 143 || time.Since(*ended.Outcome.FinishedAt) > cluster.Patience {
 				t.Errorf("the one that ended unwatched: %+v", ended.Outcome)
 			}
-			w.beats("the other live", func(hb protocol.Heartbeat) bool { return len(hb.LiveTaskIDs) == 1 && hb.LiveTaskIDs[0] == running })
-			w.act(running, operator.ActionStop)
-			w.reaches(running, protocol.StatusStopped)
-			w.gone(running)
-			if got := w.agent.Log(); strings.Contains(got, `"level":"error"`) {
+			w.Beats("the other live", func(hb protocol.Heartbeat) bool { return len(hb.LiveTaskIDs) == 1 && hb.LiveTaskIDs[0] == running })
+			w.Act(running, operator.ActionStop)
+			w.Reaches(running, protocol.StatusStopped)
+			w.Gone(running)
+			if got := w.Agent.Log(); strings.Contains(got, `"level":"error"`) {
 				t.Error("the agent logged an error")
 			}
-			w.eventually("the journal holds no task", func() bool {
-				entries, err := os.ReadDir(w.agent.StateDir() + "/tasks")
+			w.Eventually("the journal holds no task", func() bool {
+				entries, err := os.ReadDir(w.Agent.StateDir() + "/tasks")
 				return err == nil && len(entries) == 0
 			})
 		})

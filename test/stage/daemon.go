@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,21 +35,34 @@ type Daemon struct {
 	Forget func(ctx context.Context, image string) error
 }
 
-// Where staged containerd tasks live, so that they meet nothing of an agent that works on
-// this machine.
+// Place is a daemon and, in containerd, the corner of it where an agent works.
+type Place struct {
+	Kind   runtime.Name
+	Socket string // path; empty: what the variables of package daemon name, or the usual one
+
+	// Of containerd; empty: where staged tasks live unless somebody says otherwise. They
+	// meet nothing of an agent that works on this machine.
+	Namespace string
+	Bridge    string
+	Subnet    string
+}
+
+// The defaults of a Place.
 const (
 	namespace = "heteroflow-stage"
 	bridge    = "heteroflow-st0"
 	subnet    = "10.214.0.0/16"
 )
 
-// OpenDaemon opens the daemon of that kind which the variables of package daemon name, or
-// the usual one, for the agent at a.
-func OpenDaemon(kind runtime.Name, a *Agent) (*Daemon, error) {
-	if kind == runtime.Containerd {
-		return openContainerd(a)
+// OpenDaemon opens the daemon for the agent a, which is to work there.
+func OpenDaemon(p Place, a *Agent) (*Daemon, error) {
+	if p.Kind == runtime.Containerd {
+		return openContainerd(p, a)
 	}
 	host := valueOr(daemon.DockerVariable, daemon.DefaultDocker)
+	if p.Socket != "" {
+		host = "unix://" + p.Socket
+	}
 	rt, err := docker.New(docker.Options{Host: host})
 	if err != nil {
 		return nil, err
@@ -68,11 +82,16 @@ func OpenDaemon(kind runtime.Name, a *Agent) (*Daemon, error) {
 	}, nil
 }
 
-func openContainerd(a *Agent) (*Daemon, error) {
-	socket := valueOr(daemon.ContainerdVariable, daemon.DefaultContainerd)
+func openContainerd(p Place, a *Agent) (*Daemon, error) {
+	socket := cmp.Or(p.Socket, valueOr(daemon.ContainerdVariable, daemon.DefaultContainerd))
+	namespace, bridge, subnet := cmp.Or(p.Namespace, namespace), cmp.Or(p.Bridge, bridge), cmp.Or(p.Subnet, subnet)
 	run := filepath.Join(a.Dir, "run")
+	prefix, err := netip.ParsePrefix(subnet)
+	if err != nil {
+		return nil, err
+	}
 	rt, err := containerd.New(containerd.Options{
-		Address: socket, Namespace: namespace, Bridge: bridge, Subnet: netip.MustParsePrefix(subnet),
+		Address: socket, Namespace: namespace, Bridge: bridge, Subnet: prefix,
 		StateDir: filepath.Join(a.StateDir(), "containerd"), RunDir: run, LogBinary: a.Binary,
 	})
 	if err != nil {
@@ -91,7 +110,7 @@ func openContainerd(a *Agent) (*Daemon, error) {
 				return err
 			}
 			err = c.ImageService().Delete(namespaces.WithNamespace(ctx, namespace), image)
-			return errors.Join(ignoreMissing(err), c.Close(), removeBridge(ctx))
+			return errors.Join(ignoreMissing(err), c.Close(), removeBridge(ctx, bridge))
 		},
 	}, nil
 }
@@ -107,7 +126,7 @@ func (d *Daemon) RemoveContainers(ctx context.Context, labels map[string]string)
 	return errors.Join(errs...)
 }
 
-func removeBridge(ctx context.Context) error {
+func removeBridge(ctx context.Context, bridge string) error {
 	if _, err := net.InterfaceByName(bridge); err != nil {
 		return nil //nolint:nilerr // there is none: no task had a network
 	}
