@@ -10,6 +10,7 @@
 //   - It is a fork of AMD's rocm-smi; where only a rocm-smi is installed, what it
 //     prints decides whose it is.
 //   - The table has neither name, nor bytes of memory, nor health; its columns
-//     vary. JSON has the rest, every value a string. No single command has all.
+//     vary. JSON has the rest, every value a string, and not always the commas
+//     between them. No single command has all.
 //   - It prints its footer also when it failed.
 package hygon

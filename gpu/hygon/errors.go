@@ -1,6 +1,7 @@
 package hygon
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -44,12 +45,15 @@ func codeOf(message string) string {
 
 func isError(s string) bool { return errorFirst.MatchString(s) }
 
-// cardErrors returns the errors that name a card of which the output says
-// nothing else. One about a single value of a card that is listed (a fan that
-// cannot be read) does not make the card a failed one.
-func cardErrors(lines []string, found cards) []gpu.Failure {
+// cardErrors returns the errors that name a card which is not among the devices.
+// One about a single value of a card that is listed (a fan that cannot be read)
+// does not make the card a failed one.
+func cardErrors(lines []string, devices []gpu.Device) []gpu.Failure {
 	var out []gpu.Failure
 	named := map[int]bool{}
+	for _, d := range devices {
+		named[*d.Index] = true
+	}
 	for _, line := range lines {
 		m := cardError.FindStringSubmatch(line)
 		if m == nil {
@@ -57,28 +61,34 @@ func cardErrors(lines []string, found cards) []gpu.Failure {
 				continue
 			}
 		}
-		n := number(m[1])
-		if found[n] != nil || named[n] {
-			continue
+		if n := number(m[1]); !named[n] {
+			named[n] = true
+			out = append(out, gpu.Failure{Index: &n, Code: codeOf(m[2]), Message: strings.TrimSpace(m[2])})
 		}
-		named[n] = true
-		out = append(out, gpu.Failure{Index: new(n), Code: codeOf(m[2]), Message: strings.TrimSpace(m[2])})
 	}
 	return out
 }
 
+var noCard = text.Lazy(`(?i)\bno (?:amd |hygon )?(?:gpu|dcu|hcu|device)s? (?:specified|found|detected|available)`)
+
+// parseNone recognises what the tool says where there is no card: "WARNING: No AMD
+// GPUs specified", in the words of its origin.
+func parseNone(_ []byte, lines []string) (gpu.Parsed, bool) {
+	return gpu.Parsed{}, slices.ContainsFunc(lines, noCard.MatchString)
+}
+
 // parseError reads an output that holds nothing but errors.
 func parseError(_ []byte, lines []string) (gpu.Parsed, bool) {
-	p := gpu.Parsed{Failures: cardErrors(lines, nil)}
 	for _, e := range toolErrors {
 		for _, line := range lines {
 			if e.words.MatchString(line) {
-				p.CollectorError = &gpu.CollectorError{Code: e.code, Message: strings.TrimSpace(line) + lspciHint(lines)}
-				return p, true
+				return gpu.Parsed{CollectorError: &gpu.CollectorError{
+					Code: e.code, Message: strings.TrimSpace(line) + lspciHint(lines),
+				}}, true
 			}
 		}
 	}
-	return p, len(p.Failures) > 0
+	return gpu.Parsed{}, len(cardErrors(lines, nil)) > 0
 }
 
 // lspciHint explains an error that hy-smi itself does not: it runs lspci to find

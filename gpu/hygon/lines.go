@@ -1,9 +1,6 @@
 package hygon
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +10,7 @@ import (
 )
 
 var (
-	cardLine = text.Lazy(`^\s*(?:HCU|DCU|GPU)\[(\d{1,4})\]\s*:\s*(.*)$`)
+	cardLine = text.Lazy(`^\s*(?:HCU|DCU|GPU)\[(\d{1,4})\]\s*:\s*(\S.*)$`)
 	cardName = text.Lazy(`^card(\d{1,4})$`)
 )
 
@@ -26,8 +23,13 @@ func parseLines(_ []byte, lines []string) (gpu.Parsed, bool) {
 		if m == nil {
 			continue
 		}
-		if key, value, ok := text.KeyValue(m[2]); ok && !isError(m[2]) {
+		key, value, pair := text.KeyValue(m[2])
+		switch {
+		case isError(m[2]):
+		case pair:
 			found.at(number(m[1])).set(key, value)
+		default: // "HCU[0]: RAS INFO", above a table of its own
+			found.at(number(m[1])).other = true
 		}
 	}
 	t := topologyOf(found, lines)
@@ -36,7 +38,6 @@ func parseLines(_ []byte, lines []string) (gpu.Parsed, bool) {
 	}
 	p := listed(found)
 	p.Topology = t
-	p.Failures = append(p.Failures, cardErrors(lines, found)...)
 	return p, true
 }
 
@@ -49,61 +50,6 @@ func listed(found cards) gpu.Parsed {
 		}
 	}
 	return found.parsed()
-}
-
-// parseJSON reads {"card0": {"Key": "value", …}, …}, which may follow other
-// lines. A cut text is read up to the last whole card.
-func parseJSON(output []byte, _ []string) (gpu.Parsed, bool) {
-	start := bytes.IndexByte(output, '{')
-	if start < 0 {
-		return gpu.Parsed{}, false
-	}
-	found := cards{}
-	var system map[string]any
-	dec := json.NewDecoder(bytes.NewReader(output[start:]))
-	dec.UseNumber()
-	if _, err := dec.Token(); err != nil {
-		return gpu.Parsed{}, false
-	}
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			break
-		}
-		var values map[string]any
-		if err := dec.Decode(&values); err != nil {
-			break
-		}
-		if name == "system" {
-			system = values
-		}
-		if m := cardName.FindStringSubmatch(fmt.Sprint(name)); m != nil {
-			found.at(number(m[1])).setAll(values)
-		}
-	}
-	if len(found) == 0 && system == nil {
-		return gpu.Parsed{}, false
-	}
-	for _, c := range found {
-		if v, ok := system["Driver version"].(string); ok {
-			c.device.DriverVersion = text.String(v)
-		}
-	}
-	t := topologyOf(found, nil)
-	p := listed(found)
-	p.Topology = t
-	return p, true
-}
-
-func (c *card) setAll(values map[string]any) {
-	for key, v := range values {
-		switch v := v.(type) {
-		case string:
-			c.set(key, v)
-		case json.Number:
-			c.set(key, v.String())
-		}
-	}
 }
 
 // parseCSV reads --csv. The vendor's name has a comma, and no quotes around it:

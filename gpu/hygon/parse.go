@@ -19,6 +19,7 @@ var forms = []func(output []byte, lines []string) (gpu.Parsed, bool){
 	parseLines,
 	parseCSV,
 	parseDriver,
+	parseNone,
 	parseError,
 }
 
@@ -34,6 +35,7 @@ func Parse(_ []string, _ int, output []byte) (gpu.Parsed, error) {
 	lines := text.Lines(output)
 	for _, form := range forms {
 		if p, ok := form(output, lines); ok {
+			p.Failures = append(p.Failures, cardErrors(lines, p.GPUs)...)
 			return p, nil
 		}
 	}

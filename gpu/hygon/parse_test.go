@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/corpus"
 	"github.com/heteroflow/node-agent/gpu/tool"
 )
 
@@ -59,6 +60,45 @@ func TestPowerLimitAndPowerAreTwoKeys(t *testing.T) {
 	p := parse(t, `{"card0": {"Max Graphics Package Power (W)": "700.0", "Average Graphics Package Power (W)": "99.0"}}`)
 	if s := p.Stats[0]; *s.Power != 99 || *s.PowerLimit != 700 {
 		t.Errorf("%v W of %v W", *s.Power, *s.PowerLimit)
+	}
+}
+
+func TestOtherFormsSayWhatTheyPrintAndNoMore(t *testing.T) {
+	for _, c := range []struct{ name, out, want string }{
+		{
+			"a card whose values are not there is listed", twoCards + "2 N/A N/A N/A N/A N/A N/A N/A\n",
+			corpus.Brief(parse(t, twoCards)) + "\n2: card 2",
+		},
+		{
+			"an error below the table names a card that it lacks", twoCards + "ERROR: HCU[3] : device lost\n",
+			corpus.Brief(parse(t, twoCards)) + "\nfailure 3 tool_error: device lost",
+		},
+		{
+			"an error about a card of the table is no failure of it", "ERROR: GPU[1] \t: Unable to get fan speed\n" + twoCards,
+			corpus.Brief(parse(t, twoCards)),
+		},
+		{
+			"an error before JSON", `Error: Dcu[2]: No DRM devices available` + "\n" + `{"card0": {"HCU use (%)": "3"}}`,
+			"0: card 0 util=3\nfailure 2 no_drm_device: No DRM devices available",
+		},
+		{"the first column is GPU, the use is not", "GPU Temp AvgPwr VRAM% DCU%\n0 44.0c 20.0W 0% 7%\n", "0: card 0 util=7 temp=44 power=20"},
+		{
+			"what has no place here still tells that the card is there",
+			"HCU[0]: RAS INFO\n  Block  Status  Correctable Error\n    UMC  ENABLED  0\n", "0: card 0",
+		},
+		{
+			"an explained health word", "HCU[2]  : Bus Id : 0000:56:00.0   : Warning : ecc\n",
+			"2: card 2 bus=0000:56:00.0 health=warning (Warning : ecc)",
+		},
+		{"the memory's temperature is not the card's", "HCU[0] : Temperature (Sensor mem) (C): 48.0\n", "0: card 0"},
+		{"no card", "WARNING: No AMD GPUs specified\n", ""},
+		{"an available size is neither use nor total", "device,Available memory size (MiB)\ncard0,65000\n", "0: card 0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, corpus.Brief(parse(t, c.out))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

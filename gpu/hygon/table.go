@@ -2,6 +2,7 @@ package hygon
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 
@@ -51,22 +52,26 @@ func parseTable(output []byte, lines []string) (gpu.Parsed, bool) {
 }
 
 // isHeader finds the header by its words: the rules around it may be missing.
-// AMD's own begins with GPU. --showhw has the bus id in the last column.
+// AMD's own begins with GPU and has GPU%. --showhw has the bus id in the last
+// column.
 func isHeader(fields []string) bool {
-	return len(fields) > 2 && (fields[0] == "HCU" || fields[0] == "DCU") &&
-		(slices.Contains(fields, "Temp") || fields[len(fields)-1] == busColumn)
+	if len(fields) < 3 {
+		return false
+	}
+	ours := fields[0] == "HCU" || fields[0] == "DCU" ||
+		fields[0] == "GPU" && slices.ContainsFunc(fields, isUse)
+	return ours && (slices.Contains(fields, "Temp") || fields[len(fields)-1] == busColumn)
 }
 
 const busColumn = "BUS"
+
+func isUse(column string) bool { return column == "HCU%" || column == "DCU%" }
 
 func (c *card) row(v map[string]string) {
 	c.stats.Temperature = text.Celsius(v["Temp"])
 	c.stats.Power = text.Watts(v["AvgPwr"])
 	c.stats.PowerLimit = text.Watts(v["PwrCap"])
-	c.stats.Utilization = text.Percent(v["HCU%"])
-	if u, ok := v["DCU%"]; ok {
-		c.stats.Utilization = text.Percent(u)
-	}
+	c.stats.Utilization = text.Percent(cmp.Or(v["HCU%"], v["DCU%"]))
 	switch v["Mode"] {
 	case "MIG":
 		c.device.MIGMode = "enabled"

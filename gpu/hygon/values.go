@@ -76,8 +76,10 @@ func (c *card) measure(key, value string) {
 		return
 	}
 	if m := powerKey.FindStringSubmatch(key); m != nil {
-		unit := strings.Replace(m[2], "w", "W", 1)
-		if watts := text.Watts(strings.TrimSpace(value) + unit); m[1] == "" {
+		if _, unit, ok := text.Number(value); ok && unit == "" {
+			value = strings.TrimSpace(value) + strings.Replace(m[2], "w", "W", 1)
+		}
+		if watts := text.Watts(value); m[1] == "" {
 			c.stats.Power = watts
 		} else {
 			c.stats.PowerLimit = watts
@@ -99,17 +101,19 @@ func (c *card) temperature(sensor, value string) {
 	}
 }
 
-func (c *card) health(word string) {
+// health takes in a word, which an explanation may follow: "Warning : …".
+func (c *card) health(words string) {
+	word, _, _ := strings.Cut(words, " ")
 	switch strings.ToLower(word) {
 	case "":
 	case "healthy":
 		c.stats.Health = gpu.HealthOK
 	case "warning", "degraded":
-		c.stats.Health, c.stats.HealthMessage = gpu.HealthWarning, word
-	case "unhealthy", "failed", "error":
-		c.stats.Health, c.stats.HealthMessage, c.failure = gpu.HealthFailed, word, codeUnhealthy
+		c.stats.Health, c.stats.HealthMessage = gpu.HealthWarning, words
+	case "unhealthy", "failed", "error", "fault", "abnormal":
+		c.stats.Health, c.stats.HealthMessage, c.failure = gpu.HealthFailed, words, codeUnhealthy
 	default:
-		c.stats.HealthMessage = word
+		c.stats.HealthMessage = words
 	}
 }
 
