@@ -256,6 +256,17 @@ func QualifiedName(v gpu.Vendor, name string) string { return Kind(v) + "=" + na
 // Type is the node's type: the vendor meant where none is named.
 func (c *Catalog) Type() gpu.Vendor { return c.snapshot.Type }
 
+// Specs are the files that Save would write, in the order of their names.
+func (c *Catalog) Specs() []File {
+	var files []File
+	for _, v := range slices.Sorted(maps.Keys(c.vendors)) {
+		if e := c.vendors[v]; e.data != nil {
+			files = append(files, File{Path: e.file, Vendor: v, Spec: e.Spec, Data: e.data})
+		}
+	}
+	return files
+}
+
 // Omitted lists what the specs leave out, by vendor.
 func (c *Catalog) Omitted() map[gpu.Vendor][]Omission {
 	omitted := map[gpu.Vendor][]Omission{}

@@ -21,6 +21,14 @@ const (
 
 func fileName(v gpu.Vendor) string { return filePrefix + string(v) + fileSuffix }
 
+// vendorOf is the vendor whose spec has a file name of ours.
+func vendorOf(name string) (gpu.Vendor, bool) {
+	name, ours := strings.CutPrefix(name, filePrefix)
+	name, spec := strings.CutSuffix(name, fileSuffix)
+	vendor, err := gpu.ParseVendor(name)
+	return vendor, ours && spec && err == nil
+}
+
 // Save makes the files of the directory agree with the catalog, and tells which changed.
 // A file is replaced as a whole and only when its content differs, because engines watch
 // the directory. The file of a vendor that has no device any more goes, except where the
@@ -65,10 +73,8 @@ func (c *Catalog) removeStale() (removed []string, err error) {
 	}
 	var errs []error
 	for _, f := range entries {
-		name, ours := strings.CutPrefix(f.Name(), filePrefix)
-		name, spec := strings.CutSuffix(name, fileSuffix)
-		vendor, err := gpu.ParseVendor(name)
-		if !ours || !spec || err != nil || c.keeps(vendor) {
+		vendor, ours := vendorOf(f.Name())
+		if !ours || c.keeps(vendor) {
 			continue
 		}
 		file := filepath.Join(c.dir, f.Name())

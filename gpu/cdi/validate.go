@@ -11,6 +11,8 @@ import (
 	lib "tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	"tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/heteroflow/node-agent/gpu/text"
 )
 
 // MaxSpecBytes bounds a spec. A node with sixteen cards has some 100 KiB.
@@ -27,7 +29,7 @@ func ParseSpec(data []byte) (*specs.Spec, error) {
 		return nil, fmt.Errorf("read CDI spec: %w", err)
 	}
 	if spec == nil {
-		return nil, errors.New("read CDI spec: it is empty")
+		return nil, fmt.Errorf("read CDI spec: %w", errEmpty)
 	}
 	if err := whole(spec); err != nil {
 		return nil, fmt.Errorf("read CDI spec: %w", err)
@@ -38,17 +40,21 @@ func ParseSpec(data []byte) (*specs.Spec, error) {
 	return spec, nil
 }
 
+var errEmpty = errors.New("it is empty")
+
 // checkName tells what CDI has against the name of a device.
 func checkName(name string) error { return parser.ValidateDeviceName(name) }
 
-// validate holds a spec against the rules of CDI, and against what CDI leaves to engines:
-// paths that are absolute and clean, and texts that survive JSON and C strings.
+// validate holds a spec against the rules of CDI, those that its library does not check
+// among them (SPEC.md: the form of the kind, the path and the timeout of a hook), and
+// against what CDI leaves to engines: paths that are absolute and clean, and texts that
+// survive JSON and C strings. CDI's JSON schema says less: it knows types and required
+// fields, no value.
 func validate(s *specs.Spec) error {
 	if err := specs.ValidateVersion(s); err != nil {
 		return err
 	}
-	vendor, class := parser.ParseQualifier(s.Kind)
-	errs := []error{parser.ValidateVendorName(vendor), parser.ValidateClassName(class), validateEdits(&s.ContainerEdits)}
+	errs := []error{validateKind(s.Kind), validateEdits(&s.ContainerEdits)}
 	if len(s.Devices) == 0 {
 		errs = append(errs, errors.New("no devices"))
 	}
@@ -60,11 +66,43 @@ func validate(s *specs.Spec) error {
 		}
 		seen[d.Name] = true
 		errs = append(errs, checkName(d.Name))
+		if isEmpty(&d.ContainerEdits) {
+			errs = append(errs, fmt.Errorf("device %q: it edits nothing", d.Name))
+		}
 		if err := validateEdits(&d.ContainerEdits); err != nil {
 			errs = append(errs, fmt.Errorf("device %q: %w", d.Name, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// dnsLabel is a part of a DNS name between dots.
+var dnsLabel = text.Lazy(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
+
+// Bounds of the parts of a kind.
+const (
+	maxVendor = 253
+	maxClass  = 63
+)
+
+func validateKind(kind string) error {
+	vendor, class := parser.ParseQualifier(kind)
+	if err := errors.Join(parser.ValidateVendorName(vendor), parser.ValidateClassName(class)); err != nil {
+		return fmt.Errorf("kind %q: %w", kind, err)
+	}
+	notLabel := func(part string) bool { return !dnsLabel.MatchString(part) }
+	if len(vendor) > maxVendor || slices.ContainsFunc(strings.Split(vendor, "."), notLabel) {
+		return fmt.Errorf("kind %q: the vendor is no DNS subdomain", kind)
+	}
+	if len(class) > maxClass {
+		return fmt.Errorf("kind %q: a class has at most %d characters", kind, maxClass)
+	}
+	return nil
+}
+
+// isEmpty tells whether edits change nothing, which a device must not.
+func isEmpty(e *specs.ContainerEdits) bool {
+	return len(e.Env)+len(e.DeviceNodes)+len(e.Mounts)+len(e.Hooks)+len(e.NetDevices)+len(e.AdditionalGIDs) == 0 && e.IntelRdt == nil
 }
 
 func validateEdits(e *specs.ContainerEdits) error {
@@ -91,6 +129,9 @@ func validateEdits(e *specs.ContainerEdits) error {
 	}
 	for _, h := range e.Hooks {
 		check("hook", h.Path)
+		if h.Timeout != nil && *h.Timeout <= 0 {
+			errs = append(errs, fmt.Errorf("hook %s: a timeout of %d s", h.Path, *h.Timeout))
+		}
 	}
 	return errors.Join(errs...)
 }
