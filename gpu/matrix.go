@@ -11,6 +11,9 @@ import (
 // cardLabel is how the vendors' matrices name a card.
 var cardLabel = text.Lazy(`^(?:GPU|NPU|XPU|MLU|HCU|DCU|GCU|Card|Phy-ID)(\d{1,4})$`)
 
+// label is how they name a card or a NIC: no address, no CPU list.
+var label = text.Lazy(`^[A-Za-z][\w.-]*$`)
+
 // linkWord is what stands in a matrix cell: NV12, PIX, HCCS_SW, XLink.
 var linkWord = text.Lazy(`^[A-Z][A-Za-z0-9_]{0,15}$`)
 
@@ -22,10 +25,15 @@ func ParseMatrix(kind Vendor, lines []string) *Topology {
 	for i, line := range lines {
 		if m, ok := matrixHeader(line); ok {
 			m.Kind = string(kind)
+			rows := 0
 			for _, row := range lines[i+1:] {
-				m.row(row)
+				if m.row(row) {
+					rows++
+				}
 			}
-			return &m.Topology
+			if rows > 0 { // else it only looks like a header
+				return &m.Topology
+			}
 		}
 	}
 	return nil
@@ -67,19 +75,21 @@ func matrixHeader(line string) (matrix, bool) {
 	m.labels = strings.Fields(head)
 	// A row names its own label and an X for itself; a header does neither.
 	ok := len(m.labels) > 0 && cardLabel.MatchString(m.labels[0]) && !slices.Contains(m.labels, "X") &&
-		(len(m.labels) > 1 || at != nil)
+		(len(m.labels) > 1 || at != nil) &&
+		!slices.ContainsFunc(m.labels, func(s string) bool { return !label.MatchString(s) })
 	return m, ok
 }
 
-// row reads one row; a line that is none is left alone.
-func (m *matrix) row(line string) {
+// row reads one row and reports whether it is a card's; a NIC's says the same as
+// the cards' do, and any other line is left alone.
+func (m *matrix) row(line string) bool {
 	fields := strings.Fields(line)
 	if len(fields) < 2 || !slices.Contains(m.labels, fields[0]) {
-		return
+		return false
 	}
 	card, ok := cardNumber(fields[0])
-	if !ok { // a NIC's row says the same as the cards' do
-		return
+	if !ok {
+		return false
 	}
 	for i, word := range fields[1:min(len(fields), len(m.labels)+1)] {
 		if word == "X" || text.Absent(word) || !linkWord.MatchString(word) {
@@ -92,6 +102,7 @@ func (m *matrix) row(line string) {
 		}
 	}
 	m.place(card, m.rest(line, fields))
+	return true
 }
 
 // link adds a pair once: the matrix says it twice, but a cropped one may not.

@@ -9,48 +9,28 @@ import (
 	"github.com/heteroflow/node-agent/gpu/text"
 )
 
-// parseDmon reads "--dmon": a line of names and a line of units, each with a
-// star, and a line for each card. Of several samples the last counts. Used memory
-// is a share of the total, which includes what the driver reserves.
+// parseDmon reads "--dmon". Of several samples the last counts. Used memory is a
+// share of the total, which includes what the driver reserves.
 func parseDmon(lines []string) (gpu.Parsed, bool) {
-	var names []string
+	rows, ok := text.Monitor(lines, func(names []string) bool { return len(names) > 2 && names[0] == "Dev" })
 	var found cards
-	for _, line := range lines {
-		words := strings.Fields(line)
-		if len(words) > 2 && strings.HasPrefix(words[0], "*") {
-			if words[0] == "*Dev" {
-				names = words
-			}
+	for _, row := range rows {
+		n := text.Natural(row["Dev"])
+		if n == nil {
 			continue
 		}
-		if names == nil || len(words) != len(names) {
-			continue
+		c, _ := found.at(*n)
+		c.device.MemoryTotal = text.Positive(text.MiB(row["Mem"]))
+		c.stats = gpu.Stats{
+			Power:       text.Watts(row["Pwr"]),
+			Temperature: text.Celsius(row["DTemp"]),
+			Utilization: text.Share(row["DUsed"]),
 		}
-		if n := number(words[0]); n != nil {
-			c, _ := found.at(*n)
-			c.sample(names, words)
+		if share, total := text.Share(row["MUsed"]), c.device.MemoryTotal; share != nil && total != nil {
+			c.stats.MemoryUsed = new(int64(math.Round(float64(*total) * *share / 100)))
 		}
 	}
-	return found.parsed(), names != nil
-}
-
-func (c *card) sample(names, words []string) {
-	value := func(name string) string {
-		if i := slices.Index(names, name); i >= 0 {
-			return words[i]
-		}
-		return ""
-	}
-	total := positive(text.MiB(value("Mem")))
-	c.device.MemoryTotal = total
-	c.stats = gpu.Stats{
-		Power:       text.Watts(value("Pwr")),
-		Temperature: text.Celsius(value("DTemp")),
-		Utilization: percent(value("DUsed")),
-	}
-	if share := percent(value("MUsed")); share != nil && total != nil {
-		c.stats.MemoryUsed = new(int64(math.Round(float64(*total) * *share / 100)))
-	}
+	return found.parsed(), ok
 }
 
 var wideBlank = text.Lazy(`\s{2,}|\t`)
@@ -71,7 +51,7 @@ func parseList(lines []string) (gpu.Parsed, bool) {
 		if titles == nil || len(words) != len(titles) {
 			continue
 		}
-		bus, n := text.BusID(words[max(slices.Index(titles, "Bus"), 0)]), number(words[0])
+		bus, n := text.BusID(words[max(slices.Index(titles, "Bus"), 0)]), text.Natural(words[0])
 		if bus == "" || n == nil {
 			continue
 		}

@@ -79,28 +79,3 @@ func (c cards) parsed() gpu.Parsed {
 	}
 	return p
 }
-
-// number returns the card's number that s is, or nil.
-func number(s string) *int {
-	const most = 4096 // no node has more: a larger number is no card's
-	if n := text.Int(s); n != nil && *n >= 0 && *n < most {
-		return n
-	}
-	return nil
-}
-
-// percent returns a share of 0 to 100 %, or nil.
-func percent(s string) *float64 {
-	if v := text.Percent(s); v != nil && *v >= 0 && *v <= 100 {
-		return v
-	}
-	return nil
-}
-
-// positive drops a total or a limit of 0, which no card has.
-func positive[T int64 | float64](v *T) *T {
-	if v != nil && *v <= 0 {
-		return nil
-	}
-	return v
-}

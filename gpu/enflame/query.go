@@ -1,8 +1,6 @@
 package enflame
 
 import (
-	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -24,7 +22,7 @@ func parseQuery(lines []string) (gpu.Parsed, bool) {
 	for _, line := range lines {
 		if m := cardHead.FindStringSubmatch(line); m != nil {
 			current, section = nil, ""
-			if n := number(m[1]); n != nil {
+			if n := text.Natural(m[1]); n != nil {
 				current, _ = found.at(*n)
 			}
 			continue
@@ -66,17 +64,17 @@ func (c *card) set(section, key, value string) {
 	case "Device Info/Health":
 		c.health(value)
 	case "Power Info/Cur Power":
-		c.stats.Power = text.Watts(measure(value))
+		c.stats.Power = text.Watts(text.WithUnit(value))
 	case "Power Info/Power Capa":
-		c.stats.PowerLimit = positive(text.Watts(measure(value)))
+		c.stats.PowerLimit = text.Positive(text.Watts(text.WithUnit(value)))
 	case "Device Mem Info/Total Size", "Device Mem Info/Mem Size":
-		c.device.MemoryTotal = positive(text.Bytes(value, ""))
+		c.device.MemoryTotal = text.Positive(text.Bytes(value, ""))
 	case "Device Mem Info/Used Size", "Device Mem Info/Mem Usage":
 		c.stats.MemoryUsed = text.Bytes(value, "")
 	case "Temperature Info/GCU Temp":
-		c.stats.Temperature = text.Celsius(measure(value))
+		c.stats.Temperature = text.Celsius(text.WithUnit(value))
 	case "Device Usage Info/GCU Usage":
-		c.stats.Utilization = percent(measure(value))
+		c.stats.Utilization = text.Share(text.WithUnit(value))
 	}
 }
 
@@ -92,51 +90,20 @@ func (c *card) health(word string) {
 	}
 }
 
-// measure returns value when it has a unit, as every measured value has: without
-// one it was cut, perhaps within the number.
-func measure(value string) string {
-	if _, unit, ok := text.Number(value); !ok || unit == "" {
-		return ""
-	}
-	return value
-}
-
 // pciFields is the address as the query prints it, field by field, in hex.
-type pciFields struct{ domain, bus, device, function *uint64 }
+type pciFields struct{ domain, bus, device, function string }
 
 func (c *card) setPCI(key, value string) {
 	switch key {
 	case "Domain":
-		c.pci.domain = hex(value)
+		c.pci.domain = value
 	case "Bus":
-		c.pci.bus = hex(value)
+		c.pci.bus = value
 	case "Dev":
-		c.pci.device = hex(value)
+		c.pci.device = value
 	case "Func":
-		c.pci.function = hex(value)
+		c.pci.function = value
 	}
 }
 
-// busID returns "" unless bus and device were said.
-func (p pciFields) busID() string {
-	if p.bus == nil || p.device == nil {
-		return ""
-	}
-	var domain, function uint64
-	if p.domain != nil {
-		domain = *p.domain
-	}
-	if p.function != nil {
-		function = *p.function
-	}
-	return text.BusID(fmt.Sprintf("%x:%x:%x.%x", domain, *p.bus, *p.device, function))
-}
-
-// hex returns the value of "2a", or nil.
-func hex(s string) *uint64 {
-	n, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(s), "0x"), 16, 32)
-	if err != nil {
-		return nil
-	}
-	return &n
-}
+func (p pciFields) busID() string { return text.JoinBusID(p.domain, p.bus, p.device, p.function) }

@@ -75,7 +75,7 @@ func (t *table) card(cells []string) bool {
 		return false
 	}
 	m := nameCell.FindStringSubmatch(cells[0])
-	n := number(m[1])
+	n := text.Natural(m[1])
 	if n == nil {
 		return false
 	}
@@ -96,7 +96,7 @@ func (t *table) measurements(cells []string) {
 	c := t.current
 	c.power(cells[0])
 	if words := t.below(1, cells, "Mem", 1); len(words) > 0 {
-		c.device.MemoryTotal = positive(text.Bytes(words[0], "MiB"))
+		c.device.MemoryTotal = text.Positive(text.Bytes(words[0], "MiB"))
 	}
 	usage := "DUsed"
 	if len(t.below(1, cells, usage, -1)) == 0 {
@@ -106,7 +106,7 @@ func (t *table) measurements(cells []string) {
 	if len(words) == 0 {
 		return
 	}
-	c.stats.Utilization = percent(words[0])
+	c.stats.Utilization = text.Share(words[0])
 	if last := text.String(words[len(words)-1]); len(words) > 1 {
 		// The last column is the serial number, which older releases call UUID.
 		if slices.ContainsFunc(t.head[1], func(cell string) bool { return strings.HasSuffix(cell, "UUID") }) {
@@ -170,6 +170,6 @@ func (c *card) watts(words []string) {
 		c.stats.Power = text.Watts(words[0])
 	}
 	if len(words) > 1 {
-		c.stats.PowerLimit = positive(text.Watts(words[1]))
+		c.stats.PowerLimit = text.Positive(text.Watts(words[1]))
 	}
 }

@@ -87,7 +87,7 @@ func header(values []string) []string {
 func (c *card) field(name, value string) {
 	switch strings.TrimSpace(name) {
 	case "index":
-		c.device.Index = number(value)
+		c.device.Index = text.Natural(value)
 	case "name", "gpu_name":
 		c.device.Model = text.String(value)
 	case "uuid", "gpu_uuid":
@@ -99,16 +99,16 @@ func (c *card) field(name, value string) {
 	case "driver_version":
 		c.device.DriverVersion = text.String(value)
 	case "memory.total":
-		c.device.MemoryTotal = positive(text.MiB(value))
+		c.device.MemoryTotal = text.Positive(text.MiB(value))
 	case "memory.used":
 		c.stats.MemoryUsed = text.MiB(value)
 	case "utilization.gpu":
-		c.stats.Utilization = percent(value)
+		c.stats.Utilization = text.Share(value)
 	case "temperature.gpu":
 		c.stats.Temperature = text.Celsius(value)
 	case "power.draw", "gpu.power.draw":
 		c.stats.Power = text.Watts(value)
 	case "power.limit", "gpu.power.limit", "gpu.current.power.limit", "current.power.limit":
-		c.stats.PowerLimit = positive(text.Watts(value))
+		c.stats.PowerLimit = text.Positive(text.Watts(value))
 	}
 }

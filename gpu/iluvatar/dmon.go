@@ -2,41 +2,21 @@ package iluvatar
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/text"
 )
 
-// parseDmon reads "dmon": "# gpu pwr gtemp …", a line of units, and a line for
-// each card until it is stopped. Of several samples the last counts.
+// parseDmon reads "dmon". Of several samples the last counts.
 func parseDmon(in input) (gpu.Parsed, bool) {
-	var names []string
+	rows, ok := text.Monitor(in.lines, func(names []string) bool {
+		return len(names) > 2 && names[0] == "gpu" && slices.Contains(names, "sm") && !slices.Contains(names, "pid")
+	})
 	var cards []*card
-	for _, line := range in.lines {
-		words := strings.Fields(line)
-		if len(words) > 2 && words[0] == "#" {
-			if words[1] == "gpu" && slices.Contains(words, "sm") {
-				names = words[1:]
-			}
-			continue
-		}
-		if names == nil || len(words) != len(names) {
-			continue
-		}
-		c := &card{}
-		for i, name := range names {
-			switch name {
-			case "gpu":
-				c.device.Index = number(words[i])
-			case "pwr":
-				c.stats.Power = text.Watts(words[i])
-			case "gtemp":
-				c.stats.Temperature = text.Celsius(words[i])
-			case "sm":
-				c.stats.Utilization = percent(words[i])
-			}
-		}
+	for _, row := range rows {
+		c := &card{device: gpu.Device{Index: text.Natural(row["gpu"])}, stats: gpu.Stats{
+			Power: text.Watts(row["pwr"]), Temperature: text.Celsius(row["gtemp"]), Utilization: text.Share(row["sm"]),
+		}}
 		if c.device.Index == nil {
 			continue
 		}
@@ -47,33 +27,21 @@ func parseDmon(in input) (gpu.Parsed, bool) {
 			cards[have] = c
 		}
 	}
-	return result(cards), names != nil
+	return result(cards), ok
 }
 
-// parsePmon reads "pmon", a line for each process; a card without one has dashes.
+// parsePmon reads "pmon"; a card without a process has dashes.
 func parsePmon(in input) (gpu.Parsed, bool) {
+	rows, ok := text.Monitor(in.lines, func(names []string) bool {
+		return len(names) > 2 && names[0] == "gpu" && names[1] == "pid"
+	})
 	var p gpu.Parsed
-	var names []string
-	for _, line := range in.lines {
-		words := strings.Fields(line)
-		if len(words) > 2 && words[0] == "#" {
-			if words[1] == "gpu" && words[2] == "pid" {
-				names = words[1:]
-			}
-			continue
-		}
-		if names == nil || len(words) < len(names) {
-			continue
-		}
-		index, pid := number(words[0]), number(words[1])
+	for _, row := range rows {
+		index, pid := text.Natural(row["gpu"]), text.Natural(row["pid"])
 		if index == nil || pid == nil || *pid == 0 {
 			continue
 		}
-		process := gpu.Process{PID: *pid, Index: index}
-		if names[len(names)-1] == "command" { // the last column may have blanks
-			process.Name = text.String(strings.Join(words[len(names)-1:], " "))
-		}
-		p.Processes = append(p.Processes, process)
+		p.Processes = append(p.Processes, gpu.Process{PID: *pid, Index: index, Name: text.String(row["command"])})
 	}
-	return p, names != nil
+	return p, ok
 }

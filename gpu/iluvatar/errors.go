@@ -44,7 +44,7 @@ func parseError(in input) (gpu.Parsed, bool) {
 		}
 		if m := cardAddress.FindStringSubmatch(line); m != nil && code == CodeTool {
 			p.Failures = append(p.Failures, gpu.Failure{
-				Index: number(m[2]), BusID: text.BusID(m[1]), Code: CodeCardFailed, Message: line,
+				Index: text.Natural(m[2]), BusID: text.BusID(m[1]), Code: CodeCardFailed, Message: line,
 			})
 		} else if p.CollectorError == nil {
 			p.CollectorError = &gpu.CollectorError{Code: code, Message: line}

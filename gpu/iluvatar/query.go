@@ -21,7 +21,7 @@ func parseList(in input) (gpu.Parsed, bool) {
 	for _, line := range in.lines {
 		if m := listRow.FindStringSubmatch(line); m != nil {
 			cards = append(cards, &card{device: gpu.Device{
-				Index: number(m[1]), Model: text.String(m[2]), UUID: text.String(m[3]),
+				Index: text.Natural(m[1]), Model: text.String(m[2]), UUID: text.String(m[3]),
 			}})
 		}
 	}
@@ -33,17 +33,17 @@ func parseList(in input) (gpu.Parsed, bool) {
 func parseQuery(in input) (gpu.Parsed, bool) {
 	var cards []*card
 	driver := ""
-	var above sections
+	var above text.Sections
 	for _, line := range in.lines {
 		if m := cardHead.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
-			cards, above = append(cards, &card{device: gpu.Device{Index: number(m[2]), BusID: text.BusID(m[1])}}), nil
+			cards, above = append(cards, &card{device: gpu.Device{Index: text.Natural(m[2]), BusID: text.BusID(m[1])}}), nil
 			continue
 		}
 		key, value, ok := text.KeyValue(line)
-		section := above.place(line)
+		section := above.Place(line)
 		switch {
 		case !ok || value == "":
-			above.open(line)
+			above.Open(line)
 		case len(cards) > 0:
 			cards[len(cards)-1].set(section, key, value)
 		case key == "Driver Version":
@@ -55,38 +55,6 @@ func parseQuery(in input) (gpu.Parsed, bool) {
 	}
 	return result(cards), len(cards) > 0
 }
-
-// sections are the headings above a line, outermost first; the card's own values
-// are indented once.
-type sections []struct {
-	indent int
-	name   string
-}
-
-// place leaves the sections that line is not in, and returns the innermost that
-// it is in.
-func (s *sections) place(line string) string {
-	indent := indentation(line)
-	for len(*s) > 0 && (*s)[len(*s)-1].indent >= indent {
-		*s = (*s)[:len(*s)-1]
-	}
-	if len(*s) == 0 {
-		return ""
-	}
-	return (*s)[len(*s)-1].name
-}
-
-// open enters the section whose heading line is.
-func (s *sections) open(line string) {
-	if name := strings.TrimRight(strings.TrimSpace(line), " :"); name != "" {
-		*s = append(*s, struct {
-			indent int
-			name   string
-		}{indentation(line), name})
-	}
-}
-
-func indentation(line string) int { return len(line) - len(strings.TrimLeft(line, " \t")) }
 
 // parseLspci reads "lspci -nn", which people run beside ixsmi. It knows addresses
 // only; what else it lists is not looked at.

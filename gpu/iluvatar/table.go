@@ -61,7 +61,7 @@ func (t *table) row(cells []string) {
 		t.head = cells
 	case m != nil && len(cells) > 1 && text.BusID(cells[1]) != "":
 		t.current = &card{device: gpu.Device{
-			Index: number(m[1]), Model: text.String(m[2]), BusID: text.BusID(cells[1]), DriverVersion: t.driver,
+			Index: text.Natural(m[1]), Model: text.String(m[2]), BusID: text.BusID(cells[1]), DriverVersion: t.driver,
 		}}
 		t.cards = append(t.cards, t.current)
 	case t.current != nil:
@@ -79,13 +79,13 @@ func (t *table) measurements(cells []string) {
 		}
 	}
 	if m := power.FindStringSubmatch(first); m != nil {
-		c.stats.Power, c.stats.PowerLimit = text.Watts(m[1]), positive(text.Watts(m[2]))
+		c.stats.Power, c.stats.PowerLimit = text.Watts(m[1]), text.Positive(text.Watts(m[2]))
 	}
 	if used, total, ok := text.Pair(t.cell(cells, "Memory-Usage", 1)); ok {
-		c.stats.MemoryUsed, c.device.MemoryTotal = text.Bytes(used, ""), positive(text.Bytes(total, ""))
+		c.stats.MemoryUsed, c.device.MemoryTotal = text.Bytes(used, ""), text.Positive(text.Bytes(total, ""))
 	}
 	if words := strings.Fields(t.cell(cells, "GPU-Util", 2)); len(words) > 0 {
-		c.stats.Utilization = percent(words[0])
+		c.stats.Utilization = text.Share(words[0])
 	}
 }
 
@@ -117,11 +117,11 @@ func readProcesses(lines []string) []gpu.Process {
 		if m == nil {
 			continue
 		}
-		pid, used := number(m[2]), text.MiB(m[4])
+		pid, used := text.Natural(m[2]), text.MiB(m[4])
 		if pid == nil || *pid == 0 || used == nil && !text.Absent(m[4]) {
 			continue
 		}
-		found = append(found, gpu.Process{PID: *pid, Name: text.String(m[3]), Index: number(m[1]), MemoryUsed: used})
+		found = append(found, gpu.Process{PID: *pid, Name: text.String(m[3]), Index: text.Natural(m[1]), MemoryUsed: used})
 	}
 	return found
 }

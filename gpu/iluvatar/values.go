@@ -13,13 +13,13 @@ func (c *card) set(section, key, value string) {
 	section, key = fold(section), fold(key)
 	switch section + "/" + key {
 	case "memory_usage/total", "fb_memory_usage/total":
-		c.device.MemoryTotal = positive(text.Bytes(value, ""))
+		c.device.MemoryTotal = text.Positive(text.Bytes(value, ""))
 	case "memory_usage/used", "fb_memory_usage/used":
 		c.stats.MemoryUsed = text.Bytes(value, "")
 	case "utilization/gpu_util", "utilization/gpu":
-		c.stats.Utilization = percent(measure(value))
+		c.stats.Utilization = text.Share(text.WithUnit(value))
 	case "temperature/gpu_temp", "temperature/gpu_current_temp", "temperature/gpu":
-		c.stats.Temperature = text.Celsius(measure(value))
+		c.stats.Temperature = text.Celsius(text.WithUnit(value))
 	case "pci/pci_bus_id", "pci/bus_id":
 		if bus := text.BusID(value); bus != "" {
 			c.device.BusID = bus
@@ -42,7 +42,7 @@ func (c *card) identity(key, value string) {
 	case "uuid", "gpu_uuid":
 		c.device.UUID = text.String(value)
 	case "minor_number":
-		c.device.Minor = number(value)
+		c.device.Minor = text.Natural(value)
 	case "vbios_version", "firmware_version":
 		c.device.FirmwareVersion = text.String(value)
 	}
@@ -50,7 +50,7 @@ func (c *card) identity(key, value string) {
 
 // power prefers the chip's own values to the board's.
 func (c *card) power(key, value string) {
-	watts := text.Watts(measure(value))
+	watts := text.Watts(text.WithUnit(value))
 	switch key {
 	case "gpu_power_draw", "power_draw":
 		if watts != nil {
@@ -62,22 +62,13 @@ func (c *card) power(key, value string) {
 		}
 	case "current_gpu_power_limit", "gpu_current_power_limit", "current_power_limit", "power_limit":
 		if watts != nil {
-			c.stats.PowerLimit = positive(watts)
+			c.stats.PowerLimit = text.Positive(watts)
 		}
 	case "current_board_power_limit", "board_current_power_limit":
 		if c.stats.PowerLimit == nil {
-			c.stats.PowerLimit = positive(watts)
+			c.stats.PowerLimit = text.Positive(watts)
 		}
 	}
-}
-
-// measure returns value when it has a unit, as every measured value has: without
-// one it was cut, perhaps within the number.
-func measure(value string) string {
-	if _, unit, ok := text.Number(value); !ok || unit == "" {
-		return ""
-	}
-	return value
 }
 
 func fold(s string) string { return strings.ToLower(strings.Join(strings.Fields(s), "_")) }

@@ -100,7 +100,7 @@ func (l *xmlLog) process(name, value string) {
 	p := &l.processes[len(l.processes)-1]
 	switch name {
 	case "pid":
-		if pid := number(value); pid != nil {
+		if pid := text.Natural(value); pid != nil {
 			p.PID = *pid
 		}
 	case "process_name":

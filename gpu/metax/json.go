@@ -56,7 +56,7 @@ func parseJSON(output []byte, _ []string) (gpu.Parsed, bool) {
 }
 
 func (c *cards) fromJSON(name string, values map[string]any) {
-	n := number(fmt.Sprint(values["device_id"]))
+	n := text.Natural(fmt.Sprint(values["device_id"]))
 	if n == nil {
 		return
 	}

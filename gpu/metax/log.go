@@ -27,7 +27,7 @@ var (
 func parseLog(_ []byte, lines []string) (gpu.Parsed, bool) {
 	var found cards
 	var current *card
-	var above sections
+	var above text.Sections
 	var processes []gpu.Process
 	known := false
 	for i, line := range lines {
@@ -36,13 +36,13 @@ func parseLog(_ []byte, lines []string) (gpu.Parsed, bool) {
 			m = listRow.FindStringSubmatch(line)
 		}
 		if m != nil {
-			if n := number(m[1]); n != nil {
+			if n := text.Natural(m[1]); n != nil {
 				current, above = found.at(*n), nil
 				current.heading(m[2])
 			}
 			continue
 		}
-		section := above.place(line)
+		section := above.Place(line)
 		key, value, ok := text.KeyValue(line)
 		switch {
 		case strings.HasPrefix(strings.TrimSpace(line), "SGPU#"):
@@ -50,7 +50,7 @@ func parseLog(_ []byte, lines []string) (gpu.Parsed, bool) {
 		case isProcessTitle(strings.Trim(line, "| ")):
 			processes, known, current = readProcesses(lines[i:]), true, nil
 		case !ok:
-			above.open(line)
+			above.Open(line)
 		case current != nil:
 			current.set(section, key, value)
 		}
@@ -84,34 +84,3 @@ func (c *card) heading(rest string) {
 	}
 	c.device.Model = text.String(rest)
 }
-
-// sections are the headings above a line, outermost first.
-type sections []struct {
-	indent int
-	name   string
-}
-
-// place leaves the sections that line is not in, and returns the innermost that
-// it is in.
-func (s *sections) place(line string) string {
-	indent := indentation(line)
-	for len(*s) > 0 && (*s)[len(*s)-1].indent >= indent {
-		*s = (*s)[:len(*s)-1]
-	}
-	if len(*s) == 0 {
-		return ""
-	}
-	return (*s)[len(*s)-1].name
-}
-
-// open enters the section whose heading line is.
-func (s *sections) open(line string) {
-	if name := strings.TrimSpace(line); name != "" {
-		*s = append(*s, struct {
-			indent int
-			name   string
-		}{indentation(line), name})
-	}
-}
-
-func indentation(line string) int { return len(line) - len(strings.TrimLeft(line, " \t")) }

@@ -120,27 +120,3 @@ func (c *card) unavailable(reason string) {
 	}
 	c.stats.Health, c.stats.HealthMessage = gpu.HealthFailed, reason
 }
-
-// number returns the card or process number that s is, or nil.
-func number(s string) *int {
-	if n := text.Int(s); n != nil && *n >= 0 {
-		return n
-	}
-	return nil
-}
-
-// percent returns a share of 0 to 100 %, or nil.
-func percent(s string) *float64 {
-	if v := text.Percent(s); v != nil && *v >= 0 && *v <= 100 {
-		return v
-	}
-	return nil
-}
-
-// positive drops a total or a limit of 0, which no card has.
-func positive[T int64 | float64](v *T) *T {
-	if v != nil && *v <= 0 {
-		return nil
-	}
-	return v
-}

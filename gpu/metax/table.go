@@ -82,12 +82,12 @@ func (t *table) card(cells []string, bus int) {
 	if m == nil {
 		return
 	}
-	index, name := number(m[1]), m[2]
+	index, name := text.Natural(m[1]), m[2]
 	if bus == 1 {
 		name = persistent.ReplaceAllString(name, "")
 	} else {
 		first, _, _ := strings.Cut(cells[1], " ")
-		index = number(first)
+		index = text.Natural(first)
 	}
 	if index == nil || slices.ContainsFunc(t.found, func(c *card) bool { return *c.device.Index == *index }) {
 		return
@@ -95,10 +95,10 @@ func (t *table) card(cells []string, bus int) {
 	c := t.found.at(*index)
 	c.device.Model, c.device.BusID, c.device.DriverVersion = text.String(name), text.BusID(cells[bus]), t.driver
 	if bus == 2 {
-		c.device.Card = number(m[1])
+		c.device.Card = text.Natural(m[1])
 	}
 	if words := strings.Fields(at(cells, column(t.head[0], "GPU-Util", bus+1))); len(words) > 0 {
-		c.stats.Utilization = percent(words[0])
+		c.stats.Utilization = text.Share(words[0])
 	}
 	t.current, t.bus = c, bus
 }
@@ -109,7 +109,7 @@ func (t *table) measurements(cells []string) {
 	c := t.current
 	memory := column(t.head[1], "Memory-Usage", t.bus)
 	if used, total, ok := text.Pair(at(cells, memory)); ok {
-		c.stats.MemoryUsed, c.device.MemoryTotal = text.MiB(used), positive(text.MiB(total))
+		c.stats.MemoryUsed, c.device.MemoryTotal = text.MiB(used), text.Positive(text.MiB(total))
 	}
 	state := t.bus + 1
 	if t.head[1] != nil {
@@ -129,7 +129,7 @@ func (t *table) measurements(cells []string) {
 			}
 		}
 		if m := powerPair.FindStringSubmatch(cell); m != nil {
-			c.stats.Power, c.stats.PowerLimit = text.Watts(m[1]), positive(text.Watts(m[2]))
+			c.stats.Power, c.stats.PowerLimit = text.Watts(m[1]), text.Positive(text.Watts(m[2]))
 		}
 	}
 }

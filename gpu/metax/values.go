@@ -16,7 +16,7 @@ func (c *card) set(section, key, value string) {
 	}
 	switch key {
 	case "vram total":
-		c.device.MemoryTotal = positive(text.Bytes(c.measure(value), "KB"))
+		c.device.MemoryTotal = text.Positive(text.Bytes(c.measure(value), "KB"))
 		return
 	case "vram used":
 		c.stats.MemoryUsed = text.Bytes(c.measure(value), "KB")
@@ -24,11 +24,11 @@ func (c *card) set(section, key, value string) {
 	}
 	switch section + "/" + key {
 	case "utilization/gpu":
-		c.stats.Utilization = percent(c.measure(value))
+		c.stats.Utilization = text.Share(c.measure(value))
 	case "board power/total", "board power/power/total":
 		c.stats.Power = text.Watts(c.measure(value))
 	case "board power/limit", "board power/power/limit":
-		c.stats.PowerLimit = positive(text.Watts(c.measure(value)))
+		c.stats.PowerLimit = text.Positive(text.Watts(c.measure(value)))
 	case "version/kmd":
 		c.device.DriverVersion = text.String(value)
 	case "version/bios":

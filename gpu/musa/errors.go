@@ -45,7 +45,7 @@ func parseError(_ []byte, lines []string) (gpu.Parsed, bool) {
 		}
 		if m := cardError.FindStringSubmatch(line); m != nil && code == CodeTool {
 			p.Failures = append(p.Failures, gpu.Failure{
-				Index: number(m[1]), BusID: text.BusID(m[2]), Code: CodeCardFailed, Message: line,
+				Index: text.Natural(m[1]), BusID: text.BusID(m[2]), Code: CodeCardFailed, Message: line,
 			})
 		} else if p.CollectorError == nil {
 			p.CollectorError = &gpu.CollectorError{Code: code, Message: line}

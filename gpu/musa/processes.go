@@ -38,11 +38,11 @@ func readProcesses(lines []string) (found []gpu.Process, ok bool) {
 		if m == nil || !ok {
 			continue
 		}
-		pid, used := number(m[2]), text.Bytes(m[4], "")
+		pid, used := text.Natural(m[2]), text.Bytes(m[4], "")
 		if pid == nil || *pid == 0 || used == nil && !text.Absent(m[4]) {
 			continue
 		}
-		found = append(found, gpu.Process{PID: *pid, Name: text.String(m[3]), Index: number(m[1]), MemoryUsed: used})
+		found = append(found, gpu.Process{PID: *pid, Name: text.String(m[3]), Index: text.Natural(m[1]), MemoryUsed: used})
 	}
 	return found, ok
 }

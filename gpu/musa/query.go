@@ -26,7 +26,7 @@ func parseList(_ []byte, lines []string) (gpu.Parsed, bool) {
 	for _, line := range lines {
 		if m := listRow.FindStringSubmatch(line); m != nil {
 			cards = append(cards, &card{device: gpu.Device{
-				Index: number(m[1]), Model: text.String(m[2]), UUID: text.String(m[3]),
+				Index: text.Natural(m[1]), Model: text.String(m[2]), UUID: text.String(m[3]),
 			}})
 		}
 	}
@@ -39,22 +39,22 @@ func parseList(_ []byte, lines []string) (gpu.Parsed, bool) {
 func parseQuery(_ []byte, lines []string) (gpu.Parsed, bool) {
 	var cards []*card
 	var driver string
-	var at sections
+	var at text.Sections
 	for _, line := range lines {
 		trimmed := strings.TrimSpace(line)
 		if m := cardHead.FindStringSubmatch(trimmed); m != nil && (m[1] != "" || m[2] != "") {
-			cards = append(cards, &card{device: gpu.Device{Index: number(m[1]), BusID: text.BusID(m[2])}})
+			cards = append(cards, &card{device: gpu.Device{Index: text.Natural(m[1]), BusID: text.BusID(m[2])}})
 			at = nil
 			continue
 		}
 		key, value, ok := text.KeyValue(line)
-		section := at.place(line)
+		section := at.Place(line)
 		if ok && section == "" && begins(cards, key) {
 			cards = append(cards, &card{})
 		}
 		switch {
 		case !ok || value == "":
-			at.open(line)
+			at.Open(line)
 		case len(cards) > 0:
 			cards[len(cards)-1].set(section, key, value)
 		case strings.EqualFold(key, "Driver Version"):
@@ -74,37 +74,6 @@ func begins(cards []*card, key string) bool {
 		return false
 	}
 	return len(cards) == 0 || cards[len(cards)-1].said[key]
-}
-
-// sections are the headings above a line, outermost first.
-type sections []struct {
-	indent int
-	name   string
-}
-
-// place leaves the sections that line is not in, and returns the innermost that
-// it is in.
-func (s *sections) place(line string) string {
-	indent := len(line) - len(strings.TrimLeft(line, " \t"))
-	for len(*s) > 0 && (*s)[len(*s)-1].indent >= indent {
-		*s = (*s)[:len(*s)-1]
-	}
-	if len(*s) == 0 {
-		return ""
-	}
-	return (*s)[len(*s)-1].name
-}
-
-// open enters the section whose heading line is.
-func (s *sections) open(line string) {
-	name := strings.TrimRight(strings.TrimSpace(line), " :")
-	if name == "" || text.Rule(line) {
-		return
-	}
-	*s = append(*s, struct {
-		indent int
-		name   string
-	}{len(line) - len(strings.TrimLeft(line, " \t")), name})
 }
 
 // parseJSON reads "-q --json": {"Driver Version": …, "GPU": [{…}, …]}, whose

@@ -96,12 +96,12 @@ func (t *table) card(m, cells []string) {
 		return
 	}
 	c := &card{device: gpu.Device{
-		Index: number(m[1]), Model: text.String(m[2]), BusID: bus, DriverVersion: t.driver,
+		Index: text.Natural(m[1]), Model: text.String(m[2]), BusID: bus, DriverVersion: t.driver,
 	}}
 	if t.utilization < len(cells) {
 		for word := range strings.FieldsSeq(cells[t.utilization]) {
 			if strings.HasSuffix(word, "%") {
-				c.stats.Utilization = percent(word)
+				c.stats.Utilization = text.Share(word)
 				break
 			}
 		}
@@ -110,7 +110,7 @@ func (t *table) card(m, cells []string) {
 		for _, m := range memory.FindAllStringSubmatch(cell, -1) {
 			used, total := text.Bytes(m[1], ""), text.Bytes(m[2], "")
 			if used != nil || total != nil { // not a PCIe width, 16x(16x)
-				c.stats.MemoryUsed, c.device.MemoryTotal = used, positive(total)
+				c.stats.MemoryUsed, c.device.MemoryTotal = used, text.Positive(total)
 			}
 		}
 	}

@@ -1,8 +1,6 @@
 package musa
 
 import (
-	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu/text"
@@ -19,7 +17,7 @@ func (c *card) set(section, key, value string) {
 	c.note(section, key)
 	switch section + "/" + key {
 	case "/index":
-		if n := number(value); n != nil {
+		if n := text.Natural(value); n != nil {
 			c.device.Index = n
 		}
 	case "/product name":
@@ -31,17 +29,17 @@ func (c *card) set(section, key, value string) {
 	case "/mtbios version":
 		c.device.FirmwareVersion = text.String(value)
 	case "fb memory usage/total":
-		c.device.MemoryTotal = positive(text.Bytes(value, ""))
+		c.device.MemoryTotal = text.Positive(text.Bytes(value, ""))
 	case "fb memory usage/used":
 		c.stats.MemoryUsed = text.Bytes(value, "")
 	case "utilization/gpu":
-		c.stats.Utilization = percent(measure(value))
+		c.stats.Utilization = text.Share(text.WithUnit(value))
 	case "temperature/gpu current temp":
-		c.stats.Temperature = text.Celsius(measure(value))
+		c.stats.Temperature = text.Celsius(text.WithUnit(value))
 	case "power readings/power draw":
-		c.stats.Power = text.Watts(measure(value))
+		c.stats.Power = text.Watts(text.WithUnit(value))
 	case "power readings/current power limit":
-		c.stats.PowerLimit = positive(text.Watts(measure(value)))
+		c.stats.PowerLimit = text.Positive(text.Watts(text.WithUnit(value)))
 	}
 }
 
@@ -55,55 +53,24 @@ func (c *card) note(section, key string) {
 	c.said[key] = true
 }
 
-// measure returns value when it has a unit, as every measured value has: without
-// one it was cut, perhaps within the number.
-func measure(value string) string {
-	if _, unit, ok := text.Number(value); !ok || unit == "" {
-		return ""
-	}
-	return value
-}
-
 func fold(s string) string { return strings.ToLower(strings.Join(strings.Fields(s), " ")) }
 
 // pciFields is the address as the text prints it, field by field: "Bus : 0x2A".
-type pciFields struct{ domain, bus, device, function *uint64 }
+type pciFields struct{ domain, bus, device, function string }
 
 func (c *card) setPCI(key, value string) {
 	switch key {
 	case "bus id":
 		c.device.BusID = text.BusID(value)
 	case "domain":
-		c.pci.domain = hex(value)
+		c.pci.domain = value
 	case "bus":
-		c.pci.bus = hex(value)
+		c.pci.bus = value
 	case "device":
-		c.pci.device = hex(value)
+		c.pci.device = value
 	case "function":
-		c.pci.function = hex(value)
+		c.pci.function = value
 	}
 }
 
-// busID returns "" unless the bus and the device were said.
-func (p pciFields) busID() string {
-	if p.bus == nil || p.device == nil {
-		return ""
-	}
-	var domain, function uint64
-	if p.domain != nil {
-		domain = *p.domain
-	}
-	if p.function != nil {
-		function = *p.function
-	}
-	return text.BusID(fmt.Sprintf("%x:%x:%x.%x", domain, *p.bus, *p.device, function))
-}
-
-// hex returns the value of "0x2A" or "2A", or nil.
-func hex(s string) *uint64 {
-	n, err := strconv.ParseUint(strings.TrimPrefix(strings.ToLower(strings.TrimSpace(s)), "0x"), 16, 32)
-	if err != nil {
-		return nil
-	}
-	return &n
-}
+func (p pciFields) busID() string { return text.JoinBusID(p.domain, p.bus, p.device, p.function) }

@@ -3,6 +3,7 @@ package text
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 var busID = Lazy(`(?i)^(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?$`)
@@ -29,4 +30,20 @@ func BusID(s string) string {
 		return ""
 	}
 	return fmt.Sprintf("%04x:%02x:%02x.%x", domain, bus, dev, fn)
+}
+
+// JoinBusID returns BusID of an address that a tool prints in parts, each a hex
+// number with or without 0x. A domain and a function that it does not print are
+// 0; without bus and device there is no address.
+func JoinBusID(domain, bus, device, function string) string {
+	part := func(s string) string {
+		return strings.TrimPrefix(strings.ToLower(String(s)), "0x")
+	}
+	or0 := func(s string) string {
+		if s == "" {
+			return "0"
+		}
+		return s
+	}
+	return BusID(or0(part(domain)) + ":" + part(bus) + ":" + part(device) + "." + or0(part(function)))
 }

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -113,6 +114,109 @@ func TestBusIDTakesEveryToolsFormToThatOfSysfs(t *testing.T) {
 	} {
 		if got := BusID(in); got != want {
 			t.Errorf("BusID(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestAnAddressInPartsIsThatOfSysfs(t *testing.T) {
+	for _, c := range []struct {
+		parts [4]string
+		want  string
+	}{
+		{[4]string{"0x0000", "0x2A", "0x00", "0x0"}, "0000:2a:00.0"},
+		{[4]string{"0001", "17", "00", "1"}, "0001:17:00.1"},
+		{[4]string{"", "3b", "0", ""}, "0000:3b:00.0"},
+		{[4]string{"0", "", "0", "0"}, ""},
+		{[4]string{"0", "N/A", "0", "0"}, ""},
+		{[4]string{"0", "17", "", "0"}, ""},
+		{[4]string{"0", "1:7", "0", "0"}, ""},
+	} {
+		if got := JoinBusID(c.parts[0], c.parts[1], c.parts[2], c.parts[3]); got != c.want {
+			t.Errorf("%q: %q, want %q", c.parts, got, c.want)
+		}
+	}
+}
+
+func TestWhatCannotBeIsAbsent(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		got  any
+		want any
+	}{
+		{"a number of a card", Natural(" 7 "), new(7)},
+		{"less than none", Natural("-1"), (*int)(nil)},
+		{"more than any machine has", Natural("4194305"), (*int)(nil)},
+		{"a share", Share("100%"), new(100.0)},
+		{"more than all", Share("101%"), (*float64)(nil)},
+		{"a limit", Positive(new(0.5)), new(0.5)},
+		{"a limit of nothing", Positive(new(0.0)), (*float64)(nil)},
+		{"no limit", Positive[int64](nil), (*int64)(nil)},
+		{"a value with its unit", WithUnit("40 W"), "40 W"},
+		{"a value that was cut", WithUnit("40"), ""},
+		{"no value", WithUnit("N/A"), ""},
+	} {
+		if diff := cmp.Diff(c.want, c.got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestSectionsAreToldByIndentation(t *testing.T) {
+	var s Sections
+	for _, c := range []struct{ line, above string }{
+		{"Memory:", ""},
+		{"    Used : 1", "Memory"},
+		{"    ----", "Memory"},
+		{"    Pool", "Memory"},
+		{"\t\t\t\t\tUsed : 2", "Pool"},
+		{"    Free : 3", "Memory"},
+		{"Power", ""},
+	} {
+		if got := s.Place(c.line); got != c.above {
+			t.Errorf("%q stands below %q, want %q", c.line, got, c.above)
+		}
+		if _, _, ok := KeyValue(c.line); !ok || strings.HasSuffix(c.line, ":") {
+			s.Open(c.line)
+		}
+	}
+	for range 100 { // headings that only grow deeper are bounded
+		s.Open(strings.Repeat(" ", len(s)+8) + "x")
+	}
+	if len(s) != deepest {
+		t.Errorf("%d headings are open", len(s))
+	}
+}
+
+func TestAMonitorsRowsAreReadByColumn(t *testing.T) {
+	head := func(names []string) bool { return len(names) > 1 && names[0] == "gpu" }
+	for _, c := range []struct {
+		name, in string
+		want     []map[string]string
+		ok       bool
+	}{
+		{
+			"names, units, samples, a program with arguments, a cut row",
+			"# gpu  sm  command\n# Idx   %  name\n    0   5  python  a b\n    1   -  -\n    2\n",
+			[]map[string]string{
+				{"gpu": "Idx", "sm": "%", "command": "name"},
+				{"gpu": "0", "sm": "5", "command": "python a b"},
+				{"gpu": "1", "sm": "-", "command": "-"},
+			},
+			true,
+		},
+		{
+			"commas, and blanks in a value", "#gpu, sm, state\n0, 5, not idle,\n",
+			[]map[string]string{{"gpu": "0", "sm": "5", "state": "not idle"}},
+			true,
+		},
+		{"a heading repeated with another column", "*gpu a\n0 1\n*gpu b\n0 2", []map[string]string{
+			{"gpu": "0", "a": "1"}, {"gpu": "0", "b": "2"},
+		}, true},
+		{"no heading", "0 1 2\n", nil, false},
+	} {
+		rows, ok := Monitor(Lines([]byte(c.in)), head)
+		if diff := cmp.Diff(c.want, rows); diff != "" || ok != c.ok {
+			t.Errorf("%s: ok %v (-want +got):\n%s", c.name, ok, diff)
 		}
 	}
 }
@@ -254,6 +358,15 @@ func FuzzText(f *testing.F) {
 			}
 		}
 		JSON([]byte(s))
+		var above Sections
+		for _, line := range Lines([]byte(s)) {
+			above.Place(line)
+			above.Open(line)
+		}
+		Monitor(Lines([]byte(s)), func(names []string) bool { return len(names) > 0 && names[0] == "gpu" })
+		if id := JoinBusID("0", s, s, ""); id != BusID(id) {
+			t.Errorf("JoinBusID of %q: %q", s, id)
+		}
 		ToolArgs(SplitCommand(s), "tool")
 		if id := BusID(s); id != BusID(id) {
 			t.Errorf("BusID(%q) = %q, which becomes %q", s, id, BusID(id))

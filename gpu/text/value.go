@@ -66,6 +66,16 @@ func Int(s string) *int {
 	return &n
 }
 
+// Natural returns the number of a card, a process or the like that s is, or nil.
+func Natural(s string) *int {
+	const most = 1 << 22 // the largest pid
+	n := Int(s)
+	if n == nil || *n < 0 || *n > most {
+		return nil
+	}
+	return n
+}
+
 func unitIn(unit string, units []string) bool {
 	for _, u := range units {
 		if strings.EqualFold(unit, u) {
@@ -80,6 +90,31 @@ func Celsius(s string) *float64 { return Float(s, "", "C", "℃", "°C", "deg C"
 
 // Percent returns a percentage ("40%", "40 %", "40") or nil.
 func Percent(s string) *float64 { return Float(s, "", "%") }
+
+// Share returns a percentage of 0 to 100, or nil.
+func Share(s string) *float64 {
+	if v := Percent(s); v != nil && *v >= 0 && *v <= 100 {
+		return v
+	}
+	return nil
+}
+
+// Positive drops a total or a limit of 0, which no card has.
+func Positive[T int64 | float64](v *T) *T {
+	if v != nil && *v <= 0 {
+		return nil
+	}
+	return v
+}
+
+// WithUnit returns s when it is a number with a unit, else "". Where a tool
+// prints every value with one, a bare number was cut, perhaps within its digits.
+func WithUnit(s string) string {
+	if _, unit, ok := Number(s); !ok || unit == "" {
+		return ""
+	}
+	return s
+}
 
 // Watts returns a power ("107W", "107 W", "107") or nil. "mW" is converted.
 func Watts(s string) *float64 {
