@@ -19,6 +19,7 @@ import (
 	"github.com/heteroflow/node-agent/agent/wake"
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/cdi"
+	"github.com/heteroflow/node-agent/gpu/nvidia"
 	"github.com/heteroflow/node-agent/gpu/nvidia/nvml"
 	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/runtime/containerd"
@@ -37,6 +38,7 @@ func (a *Agent) wireTasks() error {
 	}
 	a.cards = cards.New(cards.Options{
 		Inventory: a.gpus, Period: a.cfg.GPU.InventoryPeriod, Log: a.log,
+		MPS: nvidia.MPS{Run: a.machine.Runner, Root: a.cfg.GPU.HostRoot},
 		Generator: cdi.New(cdi.Options{Dir: a.cfg.GPU.CDIDir, Root: a.cfg.GPU.HostRoot, Sources: map[gpu.Vendor]cdi.Source{
 			gpu.NVIDIA: &nvml.Specs{Client: a.machine.Helper, Else: cdi.Recipes(a.cfg.GPU.HostRoot, "")},
 		}}),

@@ -33,6 +33,7 @@ type Inventory interface {
 type Options struct {
 	Inventory Inventory
 	Generator *cdi.Generator
+	MPS       MPSDaemon
 	Period    time.Duration // between two looks at the specs while no task asks
 	Log       *zap.Logger
 }

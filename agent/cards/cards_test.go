@@ -70,16 +70,16 @@ func (s source) Make(_ context.Context, _ gpu.Vendor, devices []gpu.Device) (cdi
 	return cdi.Made{Spec: spec}, nil
 }
 
-func nvidia(index int, uuid string) gpu.Device {
+func nvidiaCard(index int, uuid string) gpu.Device {
 	return gpu.Device{Index: new(index), UUID: uuid, Vendor: gpu.NVIDIA, Type: gpu.NVIDIA}
 }
 
 // node is one with two cards, of which the second has two MIG instances.
 func node(t *testing.T, hook bool) *Cards {
 	t.Helper()
-	second := nvidia(1, "B")
+	second := nvidiaCard(1, "B")
 	second.Instances = []gpu.Instance{{UUID: "MIG-1"}, {UUID: "MIG-2"}}
-	i := &inventory{ready: make(chan struct{}), snapshot: gpu.Snapshot{Type: gpu.NVIDIA, Devices: []gpu.Device{nvidia(0, "A"), second}}}
+	i := &inventory{ready: make(chan struct{}), snapshot: gpu.Snapshot{Type: gpu.NVIDIA, Devices: []gpu.Device{nvidiaCard(0, "A"), second}}}
 	close(i.ready)
 	return New(Options{
 		Inventory: i, Period: time.Minute, Log: zap.NewNop(),
@@ -179,7 +179,7 @@ func TestWhatCannotBeGivenIsGPUUnavailable(t *testing.T) {
 		"the wrong uuid":           {wants([]protocol.TaskDevice{{Index: new(0), UUID: "B"}}), true, []string{"index 1"}},
 		"no such instance":         {wants(nil, mig("MIG-9")), true, []string{"slices[0]", "MIG-9"}},
 		"one card under two names": {wants([]protocol.TaskDevice{{Index: new(0)}, {UUID: "A"}}), true, []string{"devices[1]", "asked for twice"}},
-		"a kind of slice":          {wants(nil, protocol.TaskSlice{Kind: protocol.SliceNVIDIAMPS, Index: new(0)}), true, []string{"slices[0]", "nvidia-mps"}},
+		"a kind of slice":          {wants(nil, protocol.TaskSlice{Kind: protocol.SliceHygonHAMi, Index: new(0), VDevID: new(0)}), true, []string{"slices[0]", "hygon-hami"}},
 		"a hook, without CDI":      {wants(first()), false, []string{"createContainer hook hook ldcache", "nvidia.heteroflow.io/gpu=A"}},
 	}
 	for name, tc := range cases {
@@ -221,7 +221,7 @@ func TestTheFirstInventoryIsWaitedFor(t *testing.T) {
 		i := &inventory{ready: make(chan struct{})}
 		c.Inventory = i
 		time.AfterFunc(time.Minute, func() {
-			i.set(gpu.Snapshot{Type: gpu.NVIDIA, Devices: []gpu.Device{nvidia(0, "A")}})
+			i.set(gpu.Snapshot{Type: gpu.NVIDIA, Devices: []gpu.Device{nvidiaCard(0, "A")}})
 			close(i.ready)
 		})
 		if _, err := c.Resolve(t.Context(), wants(first()), runtime.Info{}); err != nil {
@@ -279,7 +279,7 @@ func TestCardsThatCannotBeGivenAreLoggedOnce(t *testing.T) {
 	core, logs := observer.New(zapcore.WarnLevel)
 	c := New(Options{
 		Generator: cdi.New(cdi.Options{Dir: t.TempDir(), Root: t.TempDir()}), Log: zap.New(core),
-		Inventory: &inventory{ready: closed(), snapshot: gpu.Snapshot{Devices: []gpu.Device{nvidia(0, "A")}}},
+		Inventory: &inventory{ready: closed(), snapshot: gpu.Snapshot{Devices: []gpu.Device{nvidiaCard(0, "A")}}},
 	})
 	for range 3 {
 		if err := c.Refresh(t.Context()); err != nil {

@@ -30,7 +30,7 @@ func (c *Cards) Resolve(ctx context.Context, task protocol.Task, info runtime.In
 	})
 	switch {
 	case err == nil:
-		return devices, nil
+		return devices, c.Ready(ctx, devices.Holds)
 	case ctx.Err() != nil:
 		return taskcontainer.Devices{}, context.Cause(ctx)
 	default:
@@ -40,32 +40,51 @@ func (c *Cards) Resolve(ctx context.Context, task protocol.Task, info runtime.In
 
 func (c *Cards) resolve(catalog *cdi.Catalog, task protocol.Task, info runtime.Info) (taskcontainer.Devices, error) {
 	var out taskcontainer.Devices
-	selected, err := c.selected(catalog, task)
+	chosen, err := c.chosen(catalog, task)
 	if err != nil {
 		return out, err
 	}
 	given := map[gpu.Vendor]int{}
-	for _, s := range selected {
+	selected := make([]cdi.Selection, len(chosen))
+	for i, s := range chosen {
+		selected[i] = s.Selection
 		given[s.Vendor]++
-		out.Holds = append(out.Holds, lease.Hold{Card: cardID(s.Device), Slice: s.Instance})
+		out.Holds = append(out.Holds, s.hold())
 	}
 	out.Env = cdi.Visibility(given)
 	if info.CDI && sees(info.CDIDirs, c.Generator.Dir()) {
-		err := c.byName(&out, catalog, selected)
-		return out, err
+		err = c.byName(&out, catalog, selected)
+	} else {
+		var edits cdi.Edits
+		if edits, err = catalog.Translate(selected); err == nil {
+			spellOut(&out, edits)
+		}
 	}
-	edits, err := catalog.Translate(selected)
 	if err != nil {
 		return out, err
 	}
-	spellOut(&out, edits)
-	return out, nil
+	return out, throughMPS(&out, chosen)
 }
 
-// selected finds all that the task asks for.
-func (c *Cards) selected(catalog *cdi.Catalog, task protocol.Task) ([]cdi.Selection, error) {
-	var all []cdi.Selection
-	add := func(what string, s cdi.Selection, err error) error {
+// choice is a device chosen for a task.
+type choice struct {
+	cdi.Selection
+
+	share *protocol.TaskSlice // of a card that MPS shares out; nil: the device is the task's alone
+}
+
+// hold is what nobody else may have meanwhile.
+func (c choice) hold() lease.Hold {
+	if c.share != nil {
+		return lease.Hold{Card: cardID(c.Device), Slice: "mps", Shared: true}
+	}
+	return lease.Hold{Card: cardID(c.Device), Slice: c.Instance}
+}
+
+// chosen finds all that the task asks for.
+func (c *Cards) chosen(catalog *cdi.Catalog, task protocol.Task) ([]choice, error) {
+	var all []choice
+	add := func(what string, s choice, err error) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
@@ -83,21 +102,33 @@ func (c *Cards) selected(catalog *cdi.Catalog, task protocol.Task) ([]cdi.Select
 			vendor = catalog.Type()
 		}
 		s, err := catalog.Select(vendor, d.Index, d.UUID)
-		if err := add(fmt.Sprintf("devices[%d]", i), s, err); err != nil {
+		if err := add(fmt.Sprintf("devices[%d]", i), choice{Selection: s}, err); err != nil {
 			return nil, err
 		}
 	}
 	for i, slice := range task.Slices {
-		what := fmt.Sprintf("slices[%d]", i)
-		if slice.Kind != protocol.SliceNVIDIAMIG {
-			return nil, fmt.Errorf("%s: this release gives tasks no slices of kind %s", what, slice.Kind)
-		}
-		s, err := catalog.SelectInstance(slice.UUID)
-		if err := add(what, s, err); err != nil {
+		s, err := chooseSlice(catalog, slice)
+		if err := add(fmt.Sprintf("slices[%d]", i), s, err); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
+}
+
+func chooseSlice(catalog *cdi.Catalog, slice protocol.TaskSlice) (choice, error) {
+	switch slice.Kind {
+	case protocol.SliceNVIDIAMIG:
+		s, err := catalog.SelectInstance(slice.UUID)
+		return choice{Selection: s}, err
+	case protocol.SliceNVIDIAMPS:
+		s, err := catalog.Select(gpu.NVIDIA, slice.Index, slice.UUID)
+		if err == nil && s.Device.MIGMode == "enabled" {
+			err = fmt.Errorf("card %s is in MIG mode: the host's MPS daemon shares whole cards", s.Name)
+		}
+		return choice{Selection: s, share: &slice}, err
+	default:
+		return choice{}, fmt.Errorf("this release gives tasks no slices of kind %s", slice.Kind)
+	}
 }
 
 // byName has the runtime take the devices from the specs, which it finds up to date.

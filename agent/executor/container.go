@@ -85,6 +85,9 @@ func (t *task) start(ctx context.Context, rt runtime.Runtime, lastRun time.Time)
 	if err := t.reserve(ctx, rt); err != nil {
 		return err
 	}
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
 	t.remember(func(r *Record) { r.Started, r.Verdict = true, "" })
 	crashpoint.Reach("start: recorded")
 	err := t.persist(ctx, "start the container", func(ctx context.Context) error {

@@ -19,6 +19,10 @@ type Devices interface {
 	// Resolve says what the cards of a valid task come to in its container on a runtime
 	// that says info of itself. A *taskcontainer.RefusedError when one cannot be given.
 	Resolve(ctx context.Context, task protocol.Task, info runtime.Info) (taskcontainer.Devices, error)
+	// Ready returns nil when a container with the holds can be started, for the first time or
+	// again: who shares cards out on the host may have gone since they were resolved. Else a
+	// *taskcontainer.RefusedError, or ctx's error.
+	Ready(ctx context.Context, holds []lease.Hold) error
 	// Verify looks from outside whether the container whose first process is pid got the
 	// devices and no others.
 	Verify(pid int, devices taskcontainer.Devices) error
@@ -48,6 +52,14 @@ func (t *task) resolve(ctx context.Context) (taskcontainer.Devices, error) {
 		}
 	}
 	return t.e.Devices.Resolve(ctx, *t.spec, info)
+}
+
+// ready refuses a start without what shares out the task's cards.
+func (t *task) ready(ctx context.Context) error {
+	if t.e.Devices == nil || len(t.supervision.Holds) == 0 {
+		return nil
+	}
+	return t.e.Devices.Ready(ctx, t.supervision.Holds)
 }
 
 // verifyDevices looks at what device nodes a started container has. The error is a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +22,7 @@ import (
 type shelf struct {
 	mu       sync.Mutex
 	mismatch error          // what each look at a container finds
+	unready  error          // why no card can be shared; nil: it can
 	probed   []runtime.Info // of the runtimes it was asked for
 	verified []taskcontainer.Devices
 }
@@ -39,9 +41,29 @@ func (s *shelf) Resolve(_ context.Context, task protocol.Task, info runtime.Info
 		devices.Holds = append(devices.Holds, lease.Hold{Card: d.UUID})
 	}
 	for _, slice := range task.Slices {
+		if slice.Kind == protocol.SliceNVIDIAMPS {
+			devices.HostShm = true
+			devices.Holds = append(devices.Holds, lease.Hold{Card: "A", Slice: "mps", Shared: true})
+			continue
+		}
 		devices.Holds = append(devices.Holds, lease.Hold{Card: "A", Slice: slice.UUID})
 	}
 	return devices, nil
+}
+
+func (s *shelf) Ready(_ context.Context, holds []lease.Hold) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unready == nil || !slices.ContainsFunc(holds, func(h lease.Hold) bool { return h.Shared }) {
+		return nil
+	}
+	return &taskcontainer.RefusedError{Reason: protocol.ReasonGPUUnavailable, Err: s.unready}
+}
+
+func (s *shelf) setUnready(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unready = err
 }
 
 func (s *shelf) Verify(_ int, devices taskcontainer.Devices) error {
@@ -116,6 +138,57 @@ func TestPartsOfACardAreForSeveralTasks(t *testing.T) {
 		n.refused("4", protocol.ReasonGPUConflict)
 	})
 }
+
+func share(t *protocol.Task) {
+	t.Slices = []protocol.TaskSlice{{Kind: protocol.SliceNVIDIAMPS, Index: new(0), ThreadPercentage: new(50)}}
+}
+
+func TestACardThatIsSharedOutIsForAllWhoShareIt(t *testing.T) {
+	withCards(t, runtimefake.Program{Forever: true}, func(n *node) {
+		n.plane.add("1", image, share)
+		n.plane.add("2", image, share)
+		n.runs("1")
+		n.runs("2")
+		n.plane.add("3", image, card("A"))
+		n.refused("3", protocol.ReasonGPUConflict, "A is held by task 1", "A slice mps")
+		n.restart()
+		n.plane.add("4", image, card("A"))
+		n.refused("4", protocol.ReasonGPUConflict)
+		n.plane.add("5", image, share)
+		n.runs("5")
+	})
+}
+
+func TestACardIsSharedOnlyWhileSomebodySharesItOut(t *testing.T) {
+	withCards(t, runtimefake.Program{Forever: true}, func(n *node) {
+		s, ok := n.devices.(*shelf)
+		if !ok {
+			t.Fatal("no shelf")
+		}
+		s.setUnready(errNoDaemon)
+		n.plane.add("1", image, share)
+		n.refused("1", protocol.ReasonGPUUnavailable, errNoDaemon.Error())
+		n.plane.add("2", image, card("A")) // nobody has to share that out
+		n.runs("2")
+		n.plane.setStatus("2", protocol.StatusStopping)
+		n.ends(2*time.Minute, "2", protocol.StatusStopped)
+
+		s.setUnready(nil)
+		n.plane.add("3", image, share)
+		n.runs("3")
+		n.plane.setStatus("3", protocol.StatusSleeping)
+		n.until(5*time.Minute, "3 asleep", func() bool { return n.plane.status("3") == protocol.StatusAsleep })
+		s.setUnready(errNoDaemon)
+		n.plane.setStatus("3", protocol.StatusWaking)
+		n.until(5*time.Minute, "3 failed", func() bool { return n.plane.status("3") == protocol.StatusFailed })
+		updates := n.plane.updates("3", protocol.StatusFailed)
+		if u := updates[len(updates)-1]; u.Reason != protocol.ReasonGPUUnavailable || n.starts("3", "1") != 1 {
+			t.Errorf("woken without a daemon: %d starts, %+v", n.starts("3", "1"), u)
+		}
+	})
+}
+
+var errNoDaemon = errors.New("there is no MPS control daemon")
 
 func TestAContainerKeepsItsCardsOverARestartOfTheAgent(t *testing.T) {
 	for name, end := range map[string]func(n *node){"in good order": (*node).stop, "by a kill": (*node).kill} {

@@ -30,6 +30,8 @@ type Hold struct {
 	Card string `json:"card"`
 	// Slice identifies the part; empty: the whole card, which excludes all parts of it.
 	Slice string `json:"slice,omitempty"`
+	// Shared: others who say so, too, may have the same part at the same time.
+	Shared bool `json:"shared,omitempty"`
 }
 
 // String names what is held, for messages.
@@ -42,7 +44,10 @@ func (h Hold) String() string {
 
 // excludes tells whether two holds cannot have different owners.
 func (h Hold) excludes(o Hold) bool {
-	return h.Card == o.Card && (h.Slice == "" || o.Slice == "" || h.Slice == o.Slice)
+	if h.Card != o.Card || h.Shared && o.Shared && h.Slice == o.Slice {
+		return false
+	}
+	return h.Slice == "" || o.Slice == "" || h.Slice == o.Slice
 }
 
 // ConflictError says who has what was asked for.

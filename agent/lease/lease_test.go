@@ -16,20 +16,29 @@ func whole(card string) []lease.Hold { return []lease.Hold{{Card: card}} }
 
 func part(card, slice string) []lease.Hold { return []lease.Hold{{Card: card, Slice: slice}} }
 
+func shared(card, slice string) []lease.Hold {
+	return []lease.Hold{{Card: card, Slice: slice, Shared: true}}
+}
+
 func TestWhatExcludesWhat(t *testing.T) {
 	cases := map[string]struct {
 		first, second []lease.Hold
 		conflict      bool
 	}{
-		"the same card":                  {whole("a"), whole("a"), true},
-		"two cards":                      {whole("a"), whole("b"), false},
-		"two parts of a card":            {part("a", "1"), part("a", "2"), false},
-		"the same part":                  {part("a", "1"), part("a", "1"), true},
-		"the same part of two cards":     {part("a", "1"), part("b", "1"), false},
-		"a part of a card that is held":  {whole("a"), part("a", "1"), true},
-		"a card of which a part is held": {part("a", "1"), whole("a"), true},
-		"one of several cards":           {whole("b"), []lease.Hold{{Card: "a"}, {Card: "b"}}, true},
-		"nothing beside a card":          {whole("a"), nil, false},
+		"the same card":                    {whole("a"), whole("a"), true},
+		"two cards":                        {whole("a"), whole("b"), false},
+		"two parts of a card":              {part("a", "1"), part("a", "2"), false},
+		"the same part":                    {part("a", "1"), part("a", "1"), true},
+		"the same part of two cards":       {part("a", "1"), part("b", "1"), false},
+		"a part of a card that is held":    {whole("a"), part("a", "1"), true},
+		"a card of which a part is held":   {part("a", "1"), whole("a"), true},
+		"one of several cards":             {whole("b"), []lease.Hold{{Card: "a"}, {Card: "b"}}, true},
+		"a shared part, shared":            {shared("a", "mps"), shared("a", "mps"), false},
+		"a shared part, wanted alone":      {shared("a", "mps"), part("a", "mps"), true},
+		"a part held alone, to be shared":  {part("a", "mps"), shared("a", "mps"), true},
+		"a card of which a part is shared": {shared("a", "mps"), whole("a"), true},
+		"a shared part of a card held":     {whole("a"), shared("a", "mps"), true},
+		"nothing beside a card":            {whole("a"), nil, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

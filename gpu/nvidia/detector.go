@@ -73,7 +73,7 @@ func (d *Detector) ask(ctx context.Context, question func(Source, context.Contex
 // judge completes a reading with what the sources do not say.
 func (d *Detector) judge(ctx context.Context, r Reading, askMPS bool) gpu.Report {
 	d.faults.apply(&r)
-	answers := askMPS && len(r.Devices) > 0 && d.daemonAnswers(ctx)
+	answers := askMPS && len(r.Devices) > 0 && MPS{Run: d.run}.asked(ctx) == nil
 	if askMPS && ctx.Err() == nil {
 		d.mps = answers
 	}
@@ -101,14 +101,6 @@ func capabilities(devices []gpu.Device, failures []gpu.Failure, mpsAnswers bool)
 		list = append(list, c)
 	}
 	return list
-}
-
-// daemonAnswers asks the MPS control daemon at its default pipe directory.
-// Whatever keeps it from answering, MPS cannot be promised: CUDA programs run
-// without it and without its limits, and nobody tells.
-func (d *Detector) daemonAnswers(ctx context.Context) bool {
-	p, err := gpu.Ask(ctx, d.run, Parse, tool.Command{Name: mps.Tool, Input: mps.Probe + "\n"})
-	return err == nil && p.MPS != nil && p.MPS.ThreadPercent != nil
 }
 
 // Parse implements gpu.Detector.
