@@ -1,6 +1,7 @@
 // Package cambricon detects and measures Cambricon MLUs by asking cnmon.
 //
-// It owns the forms of cnmon's output: the table, "cnmon info" and the topology.
+// It owns the forms of cnmon's output: the table, the list, "cnmon info" as text
+// and JSON, and the topology.
 // It never changes a card's settings and starts no goroutine.
 //
 // # What cnmon is like

@@ -1,37 +1,42 @@
 package cambricon
 
 import (
-	"cmp"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/text"
 )
 
-var cardHeading = text.Lazy(`^\s*Card (\d{1,4})\s*:?\s*$`)
+// cardHeading begins a card's part: "Card 0", in "cnmon -l" with more behind it.
+var (
+	cardHeading = text.Lazy(`^\s*Card (\d{1,4})\s*(?::\s*(.*))?$`)
+	listedModel = text.Lazy(`^MLU\S+`)
+	listedUUID  = text.Lazy(`\bUUID\s*:\s*([0-9A-Za-z-]+)`)
+)
 
-// infoCard is one card's part of "cnmon info": values by their path, e.g.
-// "power/cap".
+// infoCard is one card's part of "cnmon info": values by their path without
+// blanks, e.g. "power/cap".
 type infoCard struct {
 	number    *int
 	values    map[string]string
 	processes []gpu.Process
 }
 
-// parseInfo reads "cnmon info", which is nested by indentation:
+// parseInfo reads "cnmon info", which is nested by indentation, and "cnmon -l":
 //
 //	Card 0
 //	    Product Name                   : MLU370-X4
 //	    Temperature                    :
 //	        Board                      : 64 C
 //
-// An excerpt without "Card 0" is one card.
-func parseInfo(lines []string, _ *int) (gpu.Parsed, bool) {
+// An excerpt without "Card 0" is one card: the one that was asked for, if one was.
+func parseInfo(lines []string, asked *int) (gpu.Parsed, bool) {
 	var infos []*infoCard
 	var path section
 	for _, line := range lines {
-		if m := cardHeading.FindStringSubmatch(line); m != nil {
-			infos = append(infos, &infoCard{number: number(m[1]), values: map[string]string{}})
+		if m := cardHeading.FindStringSubmatch(line); m != nil && !errorWord.MatchString(m[2]) {
+			infos = append(infos, newInfoCard(number(m[1])))
+			infos[len(infos)-1].listed(m[2])
 			path = nil
 			continue
 		}
@@ -40,10 +45,22 @@ func parseInfo(lines []string, _ *int) (gpu.Parsed, bool) {
 			continue
 		}
 		if infos == nil {
-			infos = append(infos, &infoCard{values: map[string]string{}})
+			infos = append(infos, newInfoCard(nil))
 		}
 		infos[len(infos)-1].set(key, value)
 	}
+	if len(infos) == 1 && infos[0].number == nil && infos[0].recognised() {
+		infos[0].number = asked
+	}
+	return cardsOf(infos)
+}
+
+func newInfoCard(number *int) *infoCard {
+	return &infoCard{number: number, values: map[string]string{}}
+}
+
+// cardsOf puts together what is known of the cards.
+func cardsOf(infos []*infoCard) (gpu.Parsed, bool) {
 	var cards []*card
 	var processes []gpu.Process
 	for _, c := range infos {
@@ -51,11 +68,24 @@ func parseInfo(lines []string, _ *int) (gpu.Parsed, bool) {
 			continue
 		}
 		cards = append(cards, c.card())
-		processes = append(processes, c.processes...)
+		for _, process := range c.processes {
+			process.Index = c.number
+			processes = append(processes, process)
+		}
 	}
 	p := result(cards)
 	p.Processes = processes
 	return p, len(cards) > 0
+}
+
+// listed takes in what "cnmon -l" prints of a card beside its number.
+func (c *infoCard) listed(rest string) {
+	if model := listedModel.FindString(rest); model != "" {
+		c.set("productname", model)
+	}
+	if m := listedUUID.FindStringSubmatch(rest); m != nil {
+		c.set("uuid", m[1])
+	}
 }
 
 // section is the headings above a line, each with its indentation.
@@ -79,7 +109,7 @@ func (s *section) enter(line string) (key, value string, ok bool) {
 	for len(*s) > 0 && (*s)[len(*s)-1].indent >= indent {
 		*s = (*s)[:len(*s)-1]
 	}
-	name = strings.ToLower(strings.Join(strings.Fields(name), " "))
+	name = pathName(name)
 	for _, h := range *s {
 		key += h.name + "/"
 	}
@@ -90,11 +120,16 @@ func (s *section) enter(line string) (key, value string, ok bool) {
 	return key, value, true
 }
 
+// pathName is a key without what versions and formats differ in.
+func pathName(key string) string {
+	return strings.ToLower(strings.Join(strings.Fields(key), ""))
+}
+
 // maxDepth bounds the nesting that is followed; cnmon's own is three.
 const maxDepth = 8
 
 // telling are keys by which an excerpt is recognised.
-var telling = []string{"product name", "physical memory usage/total", "health state/device", "power/usage"}
+var telling = []string{"productname", "physicalmemoryusage/total", "healthstate/device", "power/usage"}
 
 func (c *infoCard) recognised() bool {
 	for _, k := range telling {
@@ -120,7 +155,7 @@ func (c *infoCard) set(key, value string) {
 func (c *infoCard) process(key, value string) {
 	if key == "pid" {
 		if pid := number(value); pid != nil {
-			c.processes = append(c.processes, gpu.Process{PID: *pid, Index: c.number})
+			c.processes = append(c.processes, gpu.Process{PID: *pid})
 		}
 		return
 	}
@@ -131,32 +166,44 @@ func (c *infoCard) process(key, value string) {
 	switch key {
 	case "cmdline":
 		last.Name = text.String(value)
-	case "mlu memory usage":
+	case "mlumemoryusage":
 		last.MemoryUsed = text.Bytes(value, "")
 	}
 }
 
+// value returns the first of the keys that has one; text and JSON name some
+// differently.
+func (c *infoCard) value(keys ...string) string {
+	for _, key := range keys {
+		if v := text.String(c.values[key]); v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
 func (c *infoCard) card() *card {
-	v := func(key string) string { return text.String(c.values[key]) }
+	v := c.value
 	out := &card{number: c.number}
 	d, s := &out.device, &out.stats
-	d.Model, d.UUID = v("product name"), v("uuid")
-	d.Serial = cmp.Or(v("serial number"), v("sn"))
-	d.DriverVersion, d.FirmwareVersion = v("driver"), v("firmware")
+	d.Model, d.UUID = v("productname"), v("uuid")
+	d.Serial = v("serialnumber", "sn")
+	d.DriverVersion, d.FirmwareVersion = v("driver", "driverversion"), v("firmware", "firmwareversion")
 	d.BusID = c.busID()
-	d.MemoryTotal = positive(text.Bytes(v("physical memory usage/total"), ""))
-	s.MemoryUsed = text.Bytes(v("physical memory usage/used"), "")
-	s.Utilization = text.Percent(v("utilization/mlu average"))
-	s.Temperature = text.Celsius(cmp.Or(v("temperature/chip"), v("temperature/board")))
+	d.MemoryTotal = positive(text.MiB(v("physicalmemoryusage/total", "physicalmemusage/total")))
+	s.MemoryUsed = text.MiB(v("physicalmemoryusage/used", "physicalmemusage/used"))
+	s.Utilization = text.Percent(v("utilization/mluaverage"))
+	s.Temperature = text.Celsius(v("temperature/chip", "temperature/board"))
 	s.Power, s.PowerLimit = text.Watts(v("power/usage")), text.Watts(v("power/cap"))
-	out.failure = healthOf(s, v("health state/device"), v("health state/driver"))
+	out.failure = healthOf(s, v("healthstate/device"), v("healthstate/driver"))
 	return out
 }
 
 // busID puts the address together; its parts are hexadecimal, without "0x".
 func (c *infoCard) busID() string {
-	part := func(key string) string { return strings.TrimPrefix(c.values["pci/"+key], "0x") }
-	return text.BusID(part("domain id") + ":" + part("bus num") + ":" + part("device") + "." + part("function"))
+	part := func(keys ...string) string { return strings.TrimPrefix(c.value(keys...), "0x") }
+	return text.BusID(part("pci/domainid") + ":" + part("pci/busnum", "pci/bus") + ":" +
+		part("pci/device") + "." + part("pci/function"))
 }
 
 // healthOf sets what the device's and the driver's health words say, and returns

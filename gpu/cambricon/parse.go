@@ -13,20 +13,23 @@ const toolName = "cnmon"
 // returns false for text that is not of its form.
 var forms = []func(lines []string, asked *int) (gpu.Parsed, bool){
 	parseTable,
+	parseJSON,
 	parseInfo,
 	parseTopology,
+	parseNone,
 	parseError,
 }
 
 // Parse says what an output of cnmon means, whichever of its forms it is: the
-// table, "cnmon info" with any options, "cnmon topo -m". The content tells the
-// forms apart; of the arguments only "-c CARD" is used, where an error does not
-// repeat the card. The exit status is not looked at.
+// table, "cnmon info" with any options, as text or JSON, "cnmon -l", "cnmon topo
+// -m". The content tells the forms apart; of the arguments only "-c CARD" is used,
+// where the output does not repeat the card. The exit status is not looked at.
 func Parse(argv []string, _ int, output []byte) (gpu.Parsed, error) {
 	lines := text.Lines(output)
 	asked := askedCard(argv)
 	for _, form := range forms {
 		if p, ok := form(lines, asked); ok {
+			p.Failures = append(p.Failures, cardErrors(lines, p.GPUs)...)
 			return p, nil
 		}
 	}

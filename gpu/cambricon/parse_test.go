@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/corpus"
 	"github.com/heteroflow/node-agent/gpu/tool"
 )
 
@@ -70,13 +71,77 @@ func TestALineWhoseCardIsUnknownTakesNoOthersIndex(t *testing.T) {
 	}
 }
 
-func TestAnAbsentCardThatWasAskedForIsItsFailure(t *testing.T) {
-	p, err := Parse([]string{"cnmon", "info", "-c", "9"}, 1, []byte("Error: card 9 is not existed\n"))
-	if err != nil {
-		t.Fatal(err)
+func TestOtherFormsSayWhatTheyPrintAndNoMore(t *testing.T) {
+	const first = "1: card 1 minor 1 model=MLU999-X1 bus=0000:1a:00.0"
+	for _, c := range []struct{ name, command, out, want string }{
+		{
+			"a firmware that is not known hides no card", "cnmon", strings.Replace(row, "v1.2.0", "N/A   ", 1),
+			first + " total=20638 used=20000 util=9 temp=61 power=240 limit=250",
+		},
+		{
+			"nor does one that is not printed", "cnmon", strings.Replace(row, "v1.2.0", "      ", 1),
+			first + " total=20638 used=20000 util=9 temp=61 power=240 limit=250",
+		},
+		{
+			"a card that cannot be read is listed", "cnmon", "| 1     /   MLU999-X1    v1.2.0 |         0000:1A:00.0 | N/A             N/A |\n" +
+				"|  /    N/A        N/A / N/A |    N/A/ N/A          | FULL          Default |\n",
+			first + " firmware=v1.2.0",
+		},
+		{
+			"an error beside the table names a card that it lacks", "cnmon", row + "Error: card 3 is lost\n",
+			first + " firmware=v1.2.0 total=20638 used=20000 util=9 temp=61 power=240 limit=250\n" +
+				"failure 3 card_query_failed: Error: card 3 is lost",
+		},
+		{
+			"an error in place of a card's values", "cnmon info",
+			"Card 0\n    Product Name : MLU999-X1\nCard 1\nError: Get card 1 information failed\n",
+			"0: card 0 minor 0 model=MLU999-X1\n1: card 1 minor 1\nfailure 1 card_query_failed: Error: Get card 1 information failed",
+		},
+		{
+			"a card that was asked for and is not there", "cnmon info -c 9", "Error: the card is not existed\n",
+			"failure 9 no_such_card: Error: the card is not existed",
+		},
+		{
+			"and is named", "cnmon info -c 9", "Error: card 9 is not existed\n",
+			"failure 9 no_such_card: Error: card 9 is not existed",
+		},
+		{
+			"the values of the card that was asked for", "cnmon info -c 3", "Product Name : MLU999-X1\nTemperature :\n    Chip : 50 C\n",
+			"3: card 3 minor 3 model=MLU999-X1 temp=50",
+		},
+		{
+			"the memory of the host and of the chassis are not the card's", "cnmon info",
+			"Card 0\n    Virtual Memory Usage :\n        Total : 1048576 MiB\n    Device System Memory Usage :\n        Used : 7 MiB\n" +
+				"    Chassis :\n        SN : 77\n        Product Name : BOX\n    Power :\n        Usage : 38 W\n        Machine : 300 W\n",
+			"0: card 0 minor 0 power=38",
+		},
+		{
+			"the list", "cnmon -l", "Card 0: MLU999-X8 (UUID: 0-0-1)\nCard 4: MLU999-X4\n    UUID : 0-0-2\n",
+			"0: card 0 minor 0 model=MLU999-X8 uuid=0-0-1\n4: card 4 minor 4 model=MLU999-X4 uuid=0-0-2",
+		},
+		{"no card", "cnmon", "There is no device.\n", ""},
+		{"no driver", "cnmon", "No MLU driver, no device.\n", "error driver_not_loaded: No MLU driver, no device."},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := Parse(strings.Fields(c.command), 0, []byte(c.out))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, corpus.Brief(p)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
-	want := []gpu.Failure{{Index: new(9), Code: CodeNoSuchCard, Message: "Error: card 9 is not existed"}}
-	if diff := cmp.Diff(want, p.Failures); diff != "" {
+}
+
+func TestATopologyMayBeDrawn(t *testing.T) {
+	p := parse(t, "+------+------+------+--------------+\n|      | MLU0 | MLU1 | CPU Affinity |\n+------+------+------+--------------+\n"+
+		"| MLU0 | X    | MLK  | 0-31         |\n| MLU1 | MLK  | X    | 32-63        |\n")
+	want := &gpu.Topology{
+		Kind: "cambricon", Links: []gpu.Link{{A: 0, B: 1, Type: "MLK"}},
+		NUMA: []gpu.Affinity{{Index: 0, CPUs: "0-31"}, {Index: 1, CPUs: "32-63"}},
+	}
+	if diff := cmp.Diff(want, p.Topology); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -9,8 +9,8 @@ import (
 
 var (
 	// | 0     /   MLU370-X8    v1.1.6 |         0000:13:00.0 | 0%                  0 |
-	// The number of the virtual function may have no column.
-	nameCell = text.Lazy(`^(\d{1,4})\s+(?:(/|N/A|\d+)\s+)?(\S.*?)\s+(v\S+)$`)
+	// The number of the virtual function may have no column, the firmware no value.
+	nameCell = text.Lazy(`^(\d{1,4})\s+(?:(/|N/A|\d+)\s+)?([A-Za-z]\S*(?: \S+)*?)(?:\s+(v\d\S*|N/A|/|-))?$`)
 	// |  0%   28C        107 W/ 250 W |     0 MiB/ 20638 MiB | FULL          Default |
 	// The fan is "7", "/" or absent on cards without one.
 	powerCell = text.Lazy(`^(?:\S+\s+)?(\S+)\s+((?:[\d.]+\s*W|N/A)\s*/\s*(?:[\d.]+\s*W|N/A))$`)
@@ -56,8 +56,8 @@ func (t *table) line(line string) {
 		t.single(cells[0])
 	case len(cells) == 3 && strings.HasPrefix(cells[0], "Card "):
 		t.known = true
-	case len(cells) == 3 && !t.nameLine(cells):
-		t.powerLine(cells)
+	case len(cells) == 3 && !t.powerLine(cells):
+		t.nameLine(cells)
 	}
 }
 
@@ -77,17 +77,17 @@ func (t *table) single(cell string) {
 	}
 }
 
-func (t *table) nameLine(cells []string) bool {
+func (t *table) nameLine(cells []string) {
 	m := nameCell.FindStringSubmatch(cells[0])
-	if m == nil {
-		return false
+	if m == nil || m[4] == "" && text.BusID(cells[1]) == "" {
+		return
 	}
 	if t.skipping = number(m[2]) != nil; t.skipping { // a virtual function, not a card
 		t.open = false
-		return true
+		return
 	}
 	c := &card{number: number(m[1])}
-	c.device.Model, c.device.FirmwareVersion = m[3], m[4]
+	c.device.Model, c.device.FirmwareVersion = m[3], text.String(strings.Trim(m[4], "/"))
 	if bus := text.BusID(cells[1]); bus != "" {
 		c.device.BusID = bus
 	} else if f := strings.Fields(cells[1]); len(f) == 2 && strings.HasPrefix(f[1], "v") {
@@ -97,14 +97,16 @@ func (t *table) nameLine(cells []string) bool {
 		c.stats.Utilization = text.Percent(f[0])
 	}
 	t.cards, t.open = append(t.cards, c), true
-	return true
 }
 
-func (t *table) powerLine(cells []string) {
+func (t *table) powerLine(cells []string) bool {
 	m := powerCell.FindStringSubmatch(cells[0])
 	used, total, pair := text.Pair(cells[1])
-	if m == nil || !pair || t.skipping {
-		return
+	if m == nil || !pair {
+		return false
+	}
+	if t.skipping {
+		return true
 	}
 	if !t.open {
 		t.cards = append(t.cards, &card{})
@@ -117,6 +119,7 @@ func (t *table) powerLine(cells []string) {
 	usage, limit, _ := text.Pair(m[2])
 	c.stats.Power, c.stats.PowerLimit = text.Watts(usage), text.Watts(limit)
 	c.stats.MemoryUsed, c.device.MemoryTotal = text.Bytes(used, ""), positive(text.Bytes(total, ""))
+	return true
 }
 
 // positive drops a total of 0, which no card has.
@@ -127,8 +130,12 @@ func positive(n *int64) *int64 {
 	return n
 }
 
-// parseTopology reads "cnmon topo -m".
+// parseTopology reads "cnmon topo -m", also one that is drawn as a table.
 func parseTopology(lines []string, _ *int) (gpu.Parsed, bool) {
-	t := gpu.ParseMatrix(gpu.Cambricon, lines)
+	open := make([]string, len(lines))
+	for i, line := range lines {
+		open[i] = strings.ReplaceAll(line, "|", " ")
+	}
+	t := gpu.ParseMatrix(gpu.Cambricon, open)
 	return gpu.Parsed{Topology: t}, t != nil
 }
