@@ -167,16 +167,17 @@ func limitOf(name string, value uint64) *container.Ulimit {
 }
 
 func resources(limits runtime.Resources, ulimits []*container.Ulimit) container.Resources {
-	resources := container.Resources{
+	pids := limits.PidsLimit
+	if pids == 0 {
+		pids = -1 // none; unsaid, systemd's DefaultTasksMax would hold where it makes the cgroups
+	}
+	return container.Resources{
 		Ulimits:    ulimits,
 		NanoCPUs:   int64(math.Round(limits.CPUs * 1e9)),
 		Memory:     limits.MemoryBytes,
 		MemorySwap: limits.MemoryBytes, // memory and swap together, so no swap on top
+		PidsLimit:  &pids,
 	}
-	if limits.PidsLimit > 0 {
-		resources.PidsLimit = new(limits.PidsLimit)
-	}
-	return resources
 }
 
 // mounts binds by Mounts and not by Binds, which would create a missing source as an
