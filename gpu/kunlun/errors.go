@@ -12,6 +12,7 @@ import (
 const (
 	CodeCardQuery  = "card_query_failed" // an error that names a card
 	CodeState      = "device_state"      // the driver has the device in its error state
+	CodeDriver     = "driver_not_loaded"
 	CodeLibrary    = "library_missing"
 	CodePermission = "permission_denied"
 	CodeTool       = "tool_error" // the tool says that it could not do it
@@ -28,6 +29,7 @@ var (
 	}{
 		{text.Lazy(`error while loading shared libraries`), CodeLibrary},
 		{text.Lazy(`(?i)permission denied`), CodePermission},
+		{text.Lazy(`(?i)driver not loaded|communicate with the \S+ driver`), CodeDriver},
 		{errorWord, CodeTool},
 	}
 )
@@ -37,26 +39,32 @@ var (
 func cardErrors(lines []string, devices []gpu.Device) []gpu.Failure {
 	var out []gpu.Failure
 	for _, line := range lines {
-		if !errorWord.MatchString(line) || text.Cells(line) != nil {
-			continue
-		}
-		if key, _, ok := text.KeyValue(line); ok && !errorWord.MatchString(key) {
-			continue // a value of -q
-		}
-		f := gpu.Failure{Code: CodeCardQuery, Message: strings.TrimSpace(line)}
-		if bus := busInText.FindString(line); bus != "" {
-			f.BusID = text.BusID(bus)
-		} else if m := xpuInText.FindStringSubmatch(line); m != nil {
-			f.Index = number(m[1])
-		}
+		f, ok := blamed(line)
 		listed := slices.ContainsFunc(devices, func(d gpu.Device) bool {
 			return f.BusID != "" && d.BusID == f.BusID || f.Index != nil && d.Index != nil && *f.Index == *d.Index
 		})
-		if (f.BusID != "" || f.Index != nil) && !listed {
+		if ok && !listed {
 			out = append(out, f)
 		}
 	}
 	return out
+}
+
+// blamed returns the failure that an error line stands for if it names a card.
+func blamed(line string) (gpu.Failure, bool) {
+	if !errorWord.MatchString(line) || text.Cells(line) != nil {
+		return gpu.Failure{}, false
+	}
+	if key, _, ok := text.KeyValue(line); ok && !errorWord.MatchString(key) && !listLine.MatchString(line) {
+		return gpu.Failure{}, false // a value of -q
+	}
+	f := gpu.Failure{Code: CodeCardQuery, Message: strings.TrimSpace(line)}
+	if bus := busInText.FindString(line); bus != "" {
+		f.BusID = text.BusID(bus)
+	} else if m := xpuInText.FindStringSubmatch(line); m != nil {
+		f.Index = number(m[1])
+	}
+	return f, f.BusID != "" || f.Index != nil
 }
 
 // parseError reads an output that holds nothing but errors. One that names a card

@@ -7,7 +7,8 @@ import (
 	"github.com/heteroflow/node-agent/gpu/text"
 )
 
-// Columns of "-m", of which the tool's --help lists 32; the model is quoted.
+// Columns of "-m", of which the tool's --help lists 32; a model of two words is
+// quoted.
 const (
 	columnBus = iota
 	_         // the board's number
@@ -22,7 +23,10 @@ const (
 	columnModel       = 21
 )
 
-var machineField = text.Lazy(`"[^"]*"|\S+`)
+var (
+	machineField = text.Lazy(`"[^"]*"|\S+`)
+	modelWord    = text.Lazy(`^(?:"[^"]*"|[A-Z]\S*)$`)
+)
 
 // parseMachine reads "-m", a line of blank-separated values a device, without a
 // header.
@@ -31,7 +35,7 @@ func parseMachine(lines []string) (gpu.Parsed, bool) {
 	for _, line := range lines {
 		f := machineField.FindAllString(line, -1)
 		if len(f) <= columnModel || text.BusID(f[columnBus]) == "" || number(f[columnDevice]) == nil ||
-			!strings.HasPrefix(f[columnModel], `"`) {
+			!modelWord.MatchString(f[columnModel]) {
 			continue
 		}
 		c := &card{number: number(f[columnDevice])}

@@ -49,7 +49,10 @@ func (t *oldTable) line(line string) {
 	}
 	if cells[0] == "DevID" {
 		t.header = cells
-		t.known = t.known || t.has("PCI Addr")
+		for i := range t.header {
+			t.header[i] = column(t.header[i])
+		}
+		t.known = t.known || t.has("pci addr")
 		return
 	}
 	if !strings.HasSuffix(strings.TrimSpace(line), "|") {
@@ -67,11 +70,17 @@ func (t *oldTable) line(line string) {
 		values[t.header[i]] = cell
 	}
 	switch {
-	case t.has("PCI Addr"):
+	case t.has("pci addr"):
 		t.device(*dev, values)
-	case t.has("PID"):
+	case t.has("pid"):
 		t.process(*dev, values)
 	}
+}
+
+// column is a heading in lower case without its unit: "Power(W)" is "power".
+func column(heading string) string {
+	name, _, _ := strings.Cut(strings.ToLower(heading), "(")
+	return strings.TrimSpace(name)
 }
 
 func (t *oldTable) has(column string) bool { return slices.Contains(t.header, column) }
@@ -79,32 +88,32 @@ func (t *oldTable) has(column string) bool { return slices.Contains(t.header, co
 func (t *oldTable) device(dev int, v map[string]string) {
 	c := &card{number: &dev}
 	d, s := &c.device, &c.stats
-	d.BusID, d.Model, d.Serial = text.BusID(v["PCI Addr"]), text.String(v["Model"]), text.String(v["SN"])
-	d.FirmwareVersion = text.String(v["Firmware Version"])
-	if node, ok := strings.CutPrefix(v["INODE"], "/dev/xpu"); ok {
+	d.BusID, d.Model, d.Serial = text.BusID(v["pci addr"]), text.String(v["model"]), text.String(v["sn"])
+	d.FirmwareVersion = text.String(v["firmware version"])
+	if node, ok := strings.CutPrefix(v["inode"], "/dev/xpu"); ok {
 		d.Minor = number(node)
 	}
-	s.Utilization = text.Percent(v["UseRate"])
-	s.MemoryUsed, d.MemoryTotal = megabytes(v["Memory"])
-	s.Power, s.Temperature = text.Watts(v["Power(W)"]), text.Celsius(v["Temp"])
+	s.Utilization = text.Percent(v["userate"])
+	s.MemoryUsed, d.MemoryTotal = megabytes(v["memory"])
+	s.Power, s.Temperature = watts(v["power"]), text.Celsius(v["temp"])
 	if strings.HasSuffix(d.Model, "-PF") {
 		s.HealthMessage = physicalFunction
 	}
 	// "N" is the normal state. It is not taken for health: it says no more than
 	// that the driver has not given the device up.
-	if state := v["State"]; state == "E" || strings.EqualFold(state, "error") {
+	if state := v["state"]; state == "E" || strings.EqualFold(state, "error") {
 		s.Health, s.HealthMessage, c.failed = gpu.HealthFailed, "state "+state, "state "+state
 	}
 	t.cards = append(t.cards, c)
 }
 
 func (t *oldTable) process(dev int, v map[string]string) {
-	pid := number(v["PID"])
+	pid := number(v["pid"])
 	if pid == nil {
 		return
 	}
 	t.processes = append(t.processes, gpu.Process{
-		PID: *pid, Index: &dev, Name: text.String(v["Command"]), MemoryUsed: text.Bytes(v["Memory"], ""),
+		PID: *pid, Index: &dev, Name: text.String(v["command"]), MemoryUsed: text.Bytes(v["memory"], ""),
 	})
 }
 

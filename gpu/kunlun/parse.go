@@ -3,6 +3,7 @@ package kunlun
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -19,6 +20,7 @@ var forms = []func(lines []string) (gpu.Parsed, bool){
 	parseList,
 	parseTopology,
 	parseValues,
+	parseNone,
 	parseError,
 }
 
@@ -126,7 +128,10 @@ func parseTopology(lines []string) (gpu.Parsed, bool) {
 	return gpu.Parsed{Topology: t}, t != nil
 }
 
-var listLine = text.Lazy(`^\s*XPU (\d{1,4}):\s*(\S.*)$`)
+var (
+	listLine  = text.Lazy(`^\s*XPU (\d{1,4}):\s*(\S.*)$`)
+	listExtra = text.Lazy(`\(\s*(\w[\w ]*?)\s*:\s*([^()]*?)\s*\)`)
+)
 
 // parseList reads -L. Versions differ in what they print of a card: its bus id,
 // "P800 OAM (UUID: GPU-…)" or "P800 OAM  GPU-…".
@@ -134,12 +139,19 @@ func parseList(lines []string) (gpu.Parsed, bool) {
 	var cards []*card
 	for _, line := range lines {
 		m := listLine.FindStringSubmatch(line)
-		if m == nil {
+		if m == nil || errorWord.MatchString(line) {
 			continue
 		}
 		c := &card{number: number(m[1])}
-		rest := strings.NewReplacer("(UUID:", " ", ")", "").Replace(m[2])
-		for word := range strings.FieldsSeq(rest) {
+		for _, extra := range listExtra.FindAllStringSubmatch(m[2], -1) {
+			switch strings.ToLower(extra[1]) {
+			case "uuid":
+				c.device.UUID = text.String(extra[2])
+			case "sn", "serial", "serial number":
+				c.device.Serial = text.String(extra[2])
+			}
+		}
+		for word := range strings.FieldsSeq(listExtra.ReplaceAllString(m[2], " ")) {
 			switch {
 			case text.BusID(word) != "":
 				c.device.BusID = text.BusID(word)
@@ -152,4 +164,11 @@ func parseList(lines []string) (gpu.Parsed, bool) {
 		cards = append(cards, c)
 	}
 	return result(cards), len(cards) > 0
+}
+
+var noCard = text.Lazy(`(?i)\bno (?:xpu )?(?:devices?|xpus?) (?:were |was )?(?:found|detected)`)
+
+// parseNone recognises what the tool says where there is no card.
+func parseNone(lines []string) (gpu.Parsed, bool) {
+	return gpu.Parsed{}, slices.ContainsFunc(lines, noCard.MatchString)
 }

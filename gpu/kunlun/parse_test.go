@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/corpus"
 	"github.com/heteroflow/node-agent/gpu/tool"
 )
 
@@ -85,6 +86,54 @@ func TestTwoDevicesOfOneNumberGetTheirPlaces(t *testing.T) {
 	p := parse(t, line+line)
 	if len(p.GPUs) != 2 || *p.GPUs[0].Index != 0 || *p.GPUs[1].Index != 1 || p.GPUs[1].Minor != nil {
 		t.Errorf("%+v", p.GPUs)
+	}
+}
+
+func TestOtherFormsSayWhatTheyPrintAndNoMore(t *testing.T) {
+	for _, c := range []struct{ name, out, want string }{
+		{
+			"a row without the persistence mode", strings.Replace(row, "OAM           N/A", "OAM              ", 1),
+			corpus.Brief(parse(t, row)),
+		},
+		{
+			"a row whose values are errors", "|   3  P900 OAM  N/A   | 00000000:0A:00.0 N/A |  1 |\n" +
+				"| ERR!  ERR! N/A   ERR! / ERR!  |  31058MiB / 98304MiB |     ERR!     Default |\n",
+			"3: card 3 minor 3 model=P900 OAM bus=0000:0a:00.0 total=98304 used=31058 health=warning (ERR! in place of a value)",
+		},
+		{
+			"-m of the first generations does not quote the model, and counts milliwatts",
+			"0000:53:00.0 0 4 02K1 41 0 0 0 74210 9 9 9 9 9 9 0 63 28653 32768 94 1.0:2 R309 0 0 0 0 0 0 0 0 0 0\n",
+			"4: card 4 minor 4 model=R309 bus=0000:53:00.0 serial=02K1 firmware=1.0:2 total=32768 used=28653 util=94 temp=41 power=74.21",
+		},
+		{
+			"other headings of the old table", "| DevID | PCI Addr | Model | INODE | Temp(C) | Power(mW) | Memory |\n" +
+				"| 2 | 0001:03:00.0 | R209 | /dev/xpu5 | 44 | 74000 | 7 / 13568 MB |\n",
+			"2: card 2 minor 5 model=R209 bus=0001:03:00.0 total=13568 used=7 temp=44 power=74",
+		},
+		{
+			"a list with serials", "XPU 0: P900 OAM (SN: 02K1) (UUID: GPU-0-1)\nXPU 2: P900 PCIe (UUID: XPU-0-2)\n",
+			"0: card 0 minor 0 model=P900 OAM uuid=GPU-0-1 serial=02K1\n2: card 2 minor 2 model=P900 PCIe uuid=XPU-0-2",
+		},
+		{
+			"a lost card is no card of the list", "XPU 0: P900 OAM (UUID: GPU-0-1)\nXPU 1: Unable to get the handle\n",
+			"0: card 0 minor 0 model=P900 OAM uuid=GPU-0-1\nfailure 1 card_query_failed: XPU 1: Unable to get the handle",
+		},
+		{
+			"an error beside the table names a card by its address", row + "Unable to determine the device handle for XPU 0000:0B:00.0: XPU is lost.\n",
+			corpus.Brief(parse(t, row)) + "\nfailure 0000:0b:00.0 card_query_failed: " +
+				"Unable to determine the device handle for XPU 0000:0B:00.0: XPU is lost.",
+		},
+		{"no card", "No devices were found\n", ""},
+		{
+			"no driver", "Failed to initialize XPUML: Driver Not Loaded\n",
+			"error driver_not_loaded: Failed to initialize XPUML: Driver Not Loaded",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, corpus.Brief(parse(t, c.out))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

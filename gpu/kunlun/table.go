@@ -10,7 +10,7 @@ import (
 var (
 	banner = text.Lazy(`XPU-SMI\s.*Driver Version:\s*([^\s|]+)`)
 	// |   0  P800 OAM           N/A   | 00000000:03:00.0 N/A |                    0 |
-	nameCell = text.Lazy(`^(\d{1,4})\s+(\S.*?)\s+(?:N/A|On|Off|Enabled|Disabled)$`)
+	nameCell = text.Lazy(`^(\d{1,4})\s+(\S.*?)(?:\s+(N/A|On|Off|Enabled|Disabled))?$`)
 	// | N/A   39C  N/A     91W / 400W |  31058MiB / 98304MiB |      0%      Default |
 	powerPair   = text.Lazy(`([\d.]+\s*W|N/A|ERR!)\s*/\s*([\d.]+\s*W|N/A|ERR!)$`)
 	celsiusWord = text.Lazy(`^-?\d+C$`)
@@ -79,7 +79,7 @@ func (t *table) single(cell string) {
 func (t *table) nameLine(cells []string) bool {
 	m := nameCell.FindStringSubmatch(cells[0])
 	bus, _, _ := strings.Cut(cells[1], " ")
-	if m == nil || text.BusID(bus) == "" && !text.Absent(bus) {
+	if m == nil || text.BusID(bus) == "" && (!text.Absent(bus) || m[3] == "") {
 		return false
 	}
 	c := &card{number: number(m[1])}
