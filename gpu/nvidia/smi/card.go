@@ -107,7 +107,7 @@ func (c *card) set(f field, value string) {
 func (c *card) setDevice(f field, value string) {
 	switch d := &c.device; f {
 	case fieldIndex:
-		d.Index = natural(value)
+		d.Index = text.Natural(value)
 	case fieldUUID:
 		if strings.HasPrefix(value, "GPU-") {
 			d.UUID = value
@@ -123,7 +123,7 @@ func (c *card) setDevice(f field, value string) {
 	case fieldDriver: // 610 appends "[Deprecated; …]"
 		d.DriverVersion, _, _ = strings.Cut(value, " ")
 	case fieldMinor:
-		d.Minor = natural(value)
+		d.Minor = text.Natural(value)
 	case fieldMemoryTotal:
 		d.MemoryTotal = text.MiB(value)
 	case fieldMIGMode:
@@ -212,6 +212,9 @@ func (c *card) unread(f field, value string) {
 		}
 	}
 }
+
+// sick reports whether words in a value's place speak against the card.
+func (c *card) sick() bool { return c.word != "" || c.fault != "" }
 
 // named reports whether the card can be told from others.
 func (c *card) named() bool {
@@ -310,14 +313,4 @@ func (c *card) verdict() (code, message string) {
 		return "telemetry_error", c.word + " in " + strings.Join(names, ", ")
 	}
 	return "", ""
-}
-
-// natural returns a number that counts something, or nil.
-func natural(value string) *int {
-	const most = 1 << 20 // more cards, minors or errors than any node has
-	n := text.Int(value)
-	if n == nil || *n < 0 || *n > most {
-		return nil
-	}
-	return n
 }

@@ -19,20 +19,20 @@ var changes = []change{
 		text.Lazy(`(?i)^Successfully created GPU instance ID\s+(\d+) on GPU\s+(\d+) using profile (?:MIG\s+)?(\S+) \(ID\s+(\d+)\)`),
 		func(r *gpu.MIGResult, m []string) {
 			r.CreatedGI = append(r.CreatedGI, gpu.MIGRef{
-				GPU: number(m[2]), GI: number(m[1]), Profile: m[3], ProfileID: natural(m[4]),
+				GPU: number(m[2]), GI: number(m[1]), Profile: m[3], ProfileID: text.Natural(m[4]),
 			})
 		},
 	},
 	{
 		text.Lazy(`(?i)^Successfully created compute instance(?: ID\s+(\d+))? on GPU\s+(\d+) GPU instance ID\s+(\d+)`),
 		func(r *gpu.MIGResult, m []string) {
-			r.CreatedCI = append(r.CreatedCI, gpu.MIGRef{GPU: number(m[2]), GI: number(m[3]), CI: natural(m[1])})
+			r.CreatedCI = append(r.CreatedCI, gpu.MIGRef{GPU: number(m[2]), GI: number(m[3]), CI: text.Natural(m[1])})
 		},
 	},
 	{
 		text.Lazy(`(?i)^Successfully destroyed compute instance ID\s+(\d+) from GPU\s+(\d+) GPU instance ID\s+(\d+)`),
 		func(r *gpu.MIGResult, m []string) {
-			r.DestroyedCI = append(r.DestroyedCI, gpu.MIGRef{GPU: number(m[2]), GI: number(m[3]), CI: natural(m[1])})
+			r.DestroyedCI = append(r.DestroyedCI, gpu.MIGRef{GPU: number(m[2]), GI: number(m[3]), CI: text.Natural(m[1])})
 		},
 	},
 	{
@@ -48,7 +48,7 @@ var changes = []change{
 	{
 		text.Lazy(`(?i)^Unable to destroy compute instance ID\s+(\d+) from GPU\s+(\d+) GPU instance ID\s+(\d+): (.*)$`),
 		func(r *gpu.MIGResult, m []string) {
-			r.FailedCI = append(r.FailedCI, gpu.MIGRef{GPU: number(m[2]), GI: number(m[3]), CI: natural(m[1])})
+			r.FailedCI = append(r.FailedCI, gpu.MIGRef{GPU: number(m[2]), GI: number(m[3]), CI: text.Natural(m[1])})
 			r.Error = nvmlCode(m[4])
 		},
 	},

@@ -1,6 +1,7 @@
 package smi
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -40,13 +41,17 @@ var processColumns = []string{"pid", "process_name", "name", "gpu_uuid", "used_g
 const elided = "..."
 
 var (
-	queryFlag = text.Lazy(`^--query-(gpu|compute-apps|apps)(?:=(.*))?$`)
+	queryFlag = text.Lazy(`^--query-(gpu|compute-apps|apps|accounted-apps|supported-clocks|retired-pages|remapped-rows)(?:=(.*))?$`)
 	loopFlag  = text.Lazy(`^(?:-l|-lms|--loop|--loop-ms)(?:=?\d+)?$`)
 	unit      = text.Lazy(`\s*\[[^\]]*\]$`)
 	fieldName = text.Lazy(`^[A-Za-z][A-Za-z0-9_.]*$`)
 )
 
-// query returns what argv asks for: gpu, compute-apps or apps, and the fields.
+// asides are the queries whose rows are neither cards nor running processes.
+var asides = []string{"accounted-apps", "supported-clocks", "retired-pages", "remapped-rows"}
+
+// query returns what argv asks for: gpu, compute-apps or apps, or one of asides,
+// and the fields.
 func query(args []string) (what string, fields []string) {
 	for i, a := range args {
 		m := queryFlag.FindStringSubmatch(a)
@@ -70,8 +75,9 @@ func splitRow(line string) []string {
 	return cells
 }
 
-// headings returns the fields of a header line, or nil when the line is none.
-func headings(cells []string) []string {
+// headings returns the fields of a header line, or nil when the line is none:
+// one names a field that is known here, or just those that were asked for.
+func headings(cells, asked []string) []string {
 	known := false
 	names := make([]string, len(cells))
 	for i, cell := range cells {
@@ -82,7 +88,7 @@ func headings(cells []string) []string {
 		_, isColumn := columns[names[i]]
 		known = known || isColumn || slices.Contains(processColumns, names[i])
 	}
-	if !known {
+	if !known && !slices.Equal(names, asked) {
 		return nil
 	}
 	return names
@@ -93,6 +99,7 @@ type csvReader struct {
 	*document
 	what   string   // gpu, compute-apps or apps, if argv says it
 	fields []string // of the columns, once known
+	headed bool     // by a header
 	known  bool     // a row made sense
 }
 
@@ -101,6 +108,9 @@ type csvReader struct {
 func (d *document) readCSV() bool {
 	r := csvReader{document: d}
 	r.what, r.fields = query(d.args)
+	if slices.Contains(asides, r.what) {
+		return true
+	}
 	last := lastRow(d.lines)
 	r.known = last < 0 // no row at all is an answer, too: no process
 	for i, line := range d.lines[:last+1] {
@@ -118,18 +128,18 @@ func (r *csvReader) row(at int, line string, last bool) {
 		return
 	}
 	cells := splitRow(line)
-	names := headings(cells)
+	names := headings(cells, r.fields)
 	cut := len(cells) < len(r.fields) && !slices.Contains(r.fields, elided)
 	switch {
 	case names != nil && (len(names) > 1 || r.what != ""):
-		r.fields, r.known = names, true
+		r.fields, r.known, r.headed = names, true, true
 	case noProcesses.MatchString(line):
 		r.known = true
 	case len(r.fields) == 0, cut && !last: // nobody said what the columns are; or no row of them
 	case strings.HasSuffix(r.what, "apps"), r.what == "" && slices.Contains(r.fields, "pid"):
 		r.known = r.processRow(r.fields, cells) || r.known
 	default:
-		r.known = r.cardRow(at, r.fields, cells) || r.known
+		r.known = r.cardRow(at, cells) || r.known
 	}
 }
 
@@ -164,37 +174,55 @@ func align(fields, cells []string) (names []string, values []string, ok bool) {
 	return fields, cells, true
 }
 
-// cardRow reads one row of --query-gpu. A row without a single value stands in
-// the place of a lost card that it does not name: it is none. In a loop the
-// newest row of a card counts; without a name in the rows, the newest of all.
-// The result says whether the row made sense.
-func (d *document) cardRow(line int, fields, cells []string) bool {
-	names, values, ok := align(fields, cells)
+// cardRow reads one row of --query-gpu. In a loop the newest row of a card
+// counts; without a name in the rows, the newest of all. The result says whether
+// the row made sense.
+func (r *csvReader) cardRow(line int, cells []string) bool {
+	names, values, ok := align(r.fields, cells)
 	if !ok {
 		return false
 	}
 	c := &card{line: line}
+	said := false // something, though it may be of no interest
 	for i, name := range names {
 		c.set(columns[name], values[i])
+		said = said || !unread(values[i])
 	}
-	looping := slices.ContainsFunc(d.args, loopFlag.MatchString)
-	at := slices.IndexFunc(d.cards, func(have *card) bool {
+	looping := slices.ContainsFunc(r.args, loopFlag.MatchString)
+	at := slices.IndexFunc(r.cards, func(have *card) bool {
 		return have.same(c) || looping && !have.named() && !c.named()
 	})
 	switch {
 	case at >= 0:
-		d.cards[at] = c
-	case d.exitCode != 0 && !c.named() && !c.measured():
+		r.cards[at] = c
+	case r.exitCode != 0 && !c.named() && !c.measured() && !c.sick():
 		return false // any words, such as a crash's, would do for a name
-	case !c.empty():
-		d.cards = append(d.cards, c)
-	case c.word != "":
-		d.unnamed = &problem{line, "telemetry_error", "a row without any value: " + strings.Join(cells, ", ")}
+	case !c.empty(), said && (r.headed || len(names) > 1):
+		r.cards = append(r.cards, c)
+	case c.sick():
+		r.emptyRow(c, "a row without any value: "+strings.Join(cells, ", "))
 	default:
 		return false
 	}
 	return true
 }
+
+// emptyRow notes a row without a single value. It stands in the place of a lost
+// card that it does not name, below the line that does, if there is one.
+func (d *document) emptyRow(c *card, message string) {
+	d.lines[c.line] = ""
+	for i := range d.failures {
+		f := &d.failures[i]
+		if !f.row && f.line < c.line && !slices.ContainsFunc(d.lines[f.line:c.line], filled) {
+			f.row = true
+			return
+		}
+	}
+	code := cmp.Or(c.fault, "telemetry_error")
+	d.failures = append(d.failures, failure{line: c.line, row: true, Failure: gpu.Failure{Code: code, Message: message}})
+}
+
+func filled(line string) bool { return strings.TrimSpace(line) != "" }
 
 // same reports whether two rows are samples of one card.
 func (c *card) same(o *card) bool {

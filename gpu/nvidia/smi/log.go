@@ -67,9 +67,10 @@ func (d *document) readLog() bool {
 			known = true
 			r.current, r.sections = &card{line: i}, nil
 			r.current.set(fieldBusID, m[1])
-			d.cards = append(d.cards, r.current)
-		case logTitle.MatchString(line):
-			known = true
+			d.sample(r.current)
+		case logTitle.MatchString(line): // of a loop, the next sample
+			r.flush()
+			known, r.current, r.sections = true, nil, nil
 		default:
 			r.line(line)
 		}
@@ -82,6 +83,17 @@ func (d *document) readLog() bool {
 		}
 	}
 	return known
+}
+
+// sample adds a card, or puts it in the place of an older sample of a loop.
+func (d *document) sample(c *card) {
+	if at := slices.IndexFunc(d.cards, func(have *card) bool {
+		return c.device.BusID != "" && have.device.BusID == c.device.BusID
+	}); at >= 0 {
+		d.cards[at] = c
+		return
+	}
+	d.cards = append(d.cards, c)
 }
 
 // line reads a heading or a value.
@@ -143,13 +155,13 @@ func (r *logReader) flush() {
 func migValue(m *gpu.MIGDevice, path, value string) {
 	switch path {
 	case "index":
-		m.MIGIndex = natural(value)
+		m.MIGIndex = text.Natural(value)
 	case "gpu instance id", "gpu_instance_id":
-		m.GI = natural(value)
+		m.GI = text.Natural(value)
 	case "compute instance id", "compute_instance_id":
-		m.CI = natural(value)
+		m.CI = text.Natural(value)
 	case "device attributes/shared/multiprocessor count", "device_attributes/shared/multiprocessor_count":
-		m.SM = natural(value)
+		m.SM = text.Natural(value)
 	case "fb memory usage/total", "fb_memory_usage/total":
 		m.MemoryTotal = text.MiB(value)
 	case "fb memory usage/used", "fb_memory_usage/used":

@@ -67,7 +67,7 @@ func (d *document) migCell(title, cell string) {
 		if f := profileRow.FindStringSubmatch(cell); f != nil {
 			m.Profiles = append(m.Profiles, gpu.MIGProfile{
 				GPU: number(f[1]), Profile: f[2], ID: number(f[3]), Free: number(f[4]), Total: number(f[5]),
-				MemoryGiB: text.Float(f[6], "", "GiB"), SM: natural(f[7]),
+				MemoryGiB: text.Float(f[6], "", "GiB"), SM: text.Natural(f[7]),
 			})
 		}
 	case titleInstances:
@@ -80,7 +80,7 @@ func (d *document) migCell(title, cell string) {
 	case titleComputeInstances:
 		if f := computeRow.FindStringSubmatch(cell); f != nil {
 			m.Devices = append(m.Devices, gpu.MIGDevice{
-				GPU: natural(f[1]), GI: natural(f[2]), Profile: f[3], CI: natural(f[4]),
+				GPU: text.Natural(f[1]), GI: text.Natural(f[2]), Profile: f[3], CI: text.Natural(f[4]),
 			})
 		}
 	}
@@ -90,7 +90,7 @@ func (d *document) placement(line string) {
 	f := placement.FindStringSubmatch(line)
 	p := gpu.MIGPlacement{GPU: number(f[1]), ProfileID: number(f[2]), Size: number(f[4])}
 	for s := range strings.SplitSeq(f[3], ",") {
-		if n := natural(strings.TrimSpace(s)); n != nil {
+		if n := text.Natural(strings.TrimSpace(s)); n != nil {
 			p.Starts = append(p.Starts, *n)
 		}
 	}

@@ -25,6 +25,7 @@ type failure struct {
 	gpu.Failure
 	line    int
 	warning bool // the card works all the same
+	row     bool // the row in the card's place has been seen
 }
 
 const (
@@ -34,12 +35,18 @@ const (
 	codePower   = "insufficient_power"
 	codeUnknown = "nvml_unknown"
 
+	codeInterrupt = "interrupt_issue"
+
 	codeNoDevices = "no_devices"
 )
 
 // CodeInvalidField is the collector error of a query with a field that this
 // version of nvidia-smi does not know; its message quotes the field.
 const CodeInvalidField = "invalid_field"
+
+// CodeInvalidArgument is the collector error of options that this version of
+// nvidia-smi does not know.
+const CodeInvalidArgument = "invalid_argument"
 
 // nvmlCodes are NVML's own error texts (nvmlErrorString), by which nvidia-smi
 // ends its messages, and the codes that stand for them.
@@ -62,8 +69,9 @@ var nvmlCodes = map[string]string{
 // exitCodes are the exit statuses of nvidia-smi(1) that name a cause. They count
 // only where the text says nothing.
 var exitCodes = map[int]string{
-	4: "no_permission", 8: codePower, 9: "driver_not_loaded", 10: "interrupt_issue",
+	4: "no_permission", 8: codePower, 9: "driver_not_loaded", 10: codeInterrupt,
 	12: "library_not_found", 13: "function_not_found", 15: codeLost, 18: "lib_rm_version_mismatch",
+	127: "not_installed", // the shell's, in words of any language
 }
 
 // toolErrors are the lines by which the tool fails as a whole. A line without a
@@ -73,6 +81,7 @@ var toolErrors = []struct {
 	code    string
 }{
 	{text.Lazy(`(?i)^\s*NVIDIA-SMI has failed because it couldn't communicate`), "driver_not_loaded"},
+	{text.Lazy(`(?i)^\s*NVIDIA-SMI has failed because .*permission`), "no_permission"},
 	{text.Lazy(`(?i)^\s*NVIDIA-SMI couldn't find libnvidia-ml`), "library_not_found"},
 	{text.Lazy(`(?i)^\S+: (?:error while loading shared libraries|initialization error).*\blibnvidia-ml\.so`), "library_not_found"},
 	{text.Lazy(`(?i)^\s*Mismatch in versions between nvidia-smi and NVML`), "smi_nvml_mismatch"},
@@ -81,7 +90,8 @@ var toolErrors = []struct {
 	{text.Lazy(`(?i)^\s*No devices were found`), codeNoDevices},
 	{text.Lazy(`(?i)^\s*Field ".*" is not a valid field to query`), CodeInvalidField},
 	{listError, ""},
-	{text.Lazy(`(?i)nvidia-smi(?:\.exe)?: (?:command )?not found`), "not_installed"},
+	{text.Lazy(`(?i)^\s*Invalid combination of input arguments|^\s*(?:ERROR: )?Option \S+ is not recognized`), CodeInvalidArgument},
+	{text.Lazy(`(?i)nvidia-smi(?:\.exe)?(?:: (?:command )?not found|' is not recognized as)`), "not_installed"},
 }
 
 // listError is the failure of one listing of "nvidia-smi mig", which says nothing
@@ -101,8 +111,9 @@ var (
 	infoROM = text.Lazy(`(?i)infoROM is corrupted at gpu\s*` + bus)
 	// The kernel interface's own words, printed before the error they explain.
 	preamble = text.Lazy(`(?i)^\s*NVIDIA: .*/dev/nvidia`)
-	// The second and third line of the one message that has three.
-	powerMore = text.Lazy(`(?i)^\s*(?:This may be because|attached, or the attached cables)`)
+	// The further lines of the two messages that have some.
+	more = text.Lazy(`(?i)^\s*(?:This may be because|attached, or the attached cables|` +
+		`module detected an issue with GPU interrupts|Chapter of the NVIDIA Driver README|details and steps that can be taken)`)
 )
 
 // scan takes the error lines out of the text: they stand between valid rows.
@@ -130,7 +141,7 @@ func (d *document) scan() {
 // first costs a tenth of the expressions.
 var marks = []string{
 	"nvml", "/dev/nvidia", "libnvidia", "unable to", "failed to", "inforom", "mismatch", "not found", "were found",
-	"instances found", "not a valid", "communicate",
+	"instances found", "not a valid", "communicate", "has failed", "not recognized", "invalid combination",
 }
 
 func telling(line string) bool {
@@ -159,7 +170,7 @@ func (d *document) cardError(at int, before string) bool {
 		return false
 	}
 	f.Message = before + strings.TrimSpace(line)
-	for i := at + 1; i < len(d.lines) && powerMore.MatchString(d.lines[i]); i++ {
+	for i := at + 1; i < len(d.lines) && more.MatchString(d.lines[i]); i++ {
 		f.Message += "\n" + strings.TrimSpace(d.lines[i])
 		d.lines[i] = ""
 	}
@@ -179,6 +190,8 @@ func handleCode(words string) string {
 	switch code, known := nvmlCodes[reason]; {
 	case strings.Contains(words, "insufficiently powered"):
 		return codePower
+	case strings.HasPrefix(words, "the nvidia kernel"):
+		return codeInterrupt
 	case known && code != codeUnknown:
 		return code
 	case reason == "":

@@ -27,7 +27,7 @@ var errUnknown = errors.New("not a known form of nvidia-smi's output")
 func Parse(argv []string, exitCode int, output []byte) (Result, error) {
 	args, _ := text.ToolArgs(argv, "nvidia-smi")
 	doc := newDocument(args, exitCode, text.Lines(output))
-	known := doc.read(output)
+	known := doc.read()
 	// What stands after the last error of the tool as a whole is newer than it:
 	// a log of many samples. Cards before it are not there any more.
 	if e := doc.fatal; e != nil && !doc.cardsAfter(e.line) {
@@ -71,35 +71,47 @@ func newDocument(args []string, exitCode int, lines []string) *document {
 // read tries the forms, most telling first, and reports whether it knew one.
 // The forms of one line each (rows of the table, lines of -L) may stand together
 // in a paste, so they are read together.
-func (d *document) read(output []byte) bool {
+func (d *document) read() bool {
 	what, _ := query(d.args)
 	switch {
 	case what != "" && d.readCSV(): // every round's form comes first
 		return true
-	case bytes.Contains(output, []byte("<nvidia_smi_log")):
-		return d.readXML(output)
-	case d.readMIG(), d.skipReset(), d.skipLinks():
+	case slices.ContainsFunc(d.lines, func(line string) bool { return strings.Contains(line, xmlRoot) }):
+		return d.readXML()
+	case d.readMIG(), d.skips():
 		return true
-	case d.readTopology(), d.readLog(), d.readCSV():
+	case d.readTopology(), d.readMonitor(), d.readLog(), d.readCSV():
 		return true
 	}
 	return d.readTable()
 }
 
-var (
-	nvlinkRow = text.Lazy(`^\s+Link \d+:`)
-	resetWord = text.Lazy(`(?i)^(?:The following GPUs could not be reset|Resetting GPU .* is not supported|` +
-		`GPU [0-9a-f:.]+ was successfully reset)`)
-)
+// skipped are the forms that hold nothing that the agent reports: the speed of
+// links ("nvlink -s", which repeats the lines of -L as headings), the answer of
+// --gpu-reset, an operator's command, and --version. Each is told by an argument
+// or by a line.
+var skipped = []struct {
+	args []string
+	line *text.Pattern
+}{
+	{[]string{"nvlink"}, text.Lazy(`^\s+Link \d+:`)},
+	{[]string{"-r", "--gpu-reset"}, text.Lazy(`(?i)^(?:The following GPUs could not be reset|Resetting GPU .* is not supported|` +
+		`GPU [0-9a-f:.]+ was successfully reset)`)},
+	{[]string{"--version"}, text.Lazy(`^NVIDIA-SMI version\s*:`)},
+}
 
-// skipLinks recognises "nvlink -s", which repeats the lines of -L as headings:
-// the speed of a link is nothing that the agent reports.
-func (d *document) skipLinks() bool { return slices.ContainsFunc(d.lines, nvlinkRow.MatchString) }
-
-// skipReset recognises the answer of --gpu-reset, an operator's command.
-func (d *document) skipReset() bool {
-	return slices.Contains(d.args, "-r") || slices.Contains(d.args, "--gpu-reset") ||
-		slices.ContainsFunc(d.lines, resetWord.MatchString)
+func (d *document) skips() bool {
+	for _, form := range skipped {
+		for _, arg := range form.args {
+			if slices.Contains(d.args, arg) {
+				return true
+			}
+		}
+		if slices.ContainsFunc(d.lines, form.line.MatchString) {
+			return true
+		}
+	}
+	return false
 }
 
 // peerWords stand in the matrix of "topo -p2p", which is not about distance.
@@ -129,6 +141,10 @@ func (d *document) result() Result {
 	d.number()
 	res := Result{Parsed: d.parsed}
 	for _, f := range d.failures {
+		if f.Index == nil && f.BusID == "" { // a row without a name, whose number did not come out
+			d.unnamed = &problem{f.line, f.Code, f.Message}
+			continue
+		}
 		if c := d.blamed(f); c != nil {
 			c.blame(f)
 			f.Index, f.UUID = cmp.Or(f.Index, c.device.Index), c.device.UUID

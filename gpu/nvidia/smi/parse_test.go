@@ -38,6 +38,10 @@ func TestAToolThatFailsAsAWholeIsACollectorErrorWithItsOwnWords(t *testing.T) {
 		"No GPU instances found: Insufficient Permissions":                                         "no_permission",
 		"nvidia-smi: error while loading shared libraries: libnvidia-ml.so.1: cannot open …":       "library_not_found",
 		"bash: nvidia-smi: command not found":                                                      "not_installed",
+		"'nvidia-smi' is not recognized as an internal or external command,":                       "not_installed",
+		"NVIDIA-SMI has failed because you do not have sufficient permission …":                    "no_permission",
+		"Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.":             CodeInvalidArgument,
+		"ERROR: Option --query-nothing is not recognized. Please run 'nvidia-smi -h'.":             CodeInvalidArgument,
 	} {
 		t.Run(words, func(t *testing.T) {
 			for _, exit := range []int{0, 9, 255} {
@@ -58,6 +62,9 @@ func TestAToolThatFailsAsAWholeIsACollectorErrorWithItsOwnWords(t *testing.T) {
 func TestTheExitStatusCountsOnlyWhereTheTextSaysNothing(t *testing.T) {
 	if res := parse(t, "nvidia-smi", 9, ""); res.CollectorError == nil || res.CollectorError.Code != "driver_not_loaded" {
 		t.Errorf("silent failure: %v", res.CollectorError)
+	}
+	if res := parse(t, "nvidia-smi", 127, "未找到命令"); res.CollectorError == nil || res.CollectorError.Code != "not_installed" {
+		t.Errorf("the shell's words in another language: %v", res.CollectorError)
 	}
 	row := "0, GPU-1f, NVIDIA T4, 31\n"
 	res := parse(t, "nvidia-smi --query-gpu=index,uuid,name,temperature.gpu --format=csv,noheader", 14, row)
@@ -125,15 +132,118 @@ func TestAHandleErrorBlamesItsCardInEveryFormThatDriversPrint(t *testing.T) {
 	}
 }
 
-func TestAMissingPowerCableIsToldWithAllItsLines(t *testing.T) {
-	lines := "NVIDIA: could not open the device file /dev/nvidia2 (Input/output error).\n" +
-		"Unable to determine the device handle for GPU 0000:42:00.0: Unable to communicate with GPU because it is insufficiently powered.\n" +
-		"This may be because not all required external power cables are\n" +
-		"attached, or the attached cables are not seated properly."
-	res := parse(t, "nvidia-smi", 8, lines+"\n")
-	want := []gpu.Failure{{BusID: "0000:42:00.0", Code: "insufficient_power", Message: lines}}
-	if diff := cmp.Diff(want, res.Failures); diff != "" {
+func TestAMessageOfSeveralLinesIsToldWithAllOfThem(t *testing.T) {
+	for code, lines := range map[string]string{
+		"insufficient_power": "NVIDIA: could not open the device file /dev/nvidia2 (Input/output error).\n" +
+			"Unable to determine the device handle for GPU 0000:42:00.0: Unable to communicate with GPU because it is insufficiently powered.\n" +
+			"This may be because not all required external power cables are\n" +
+			"attached, or the attached cables are not seated properly.",
+		"interrupt_issue": "Unable to determine the device handle for GPU 0000:42:00.0: The NVIDIA kernel\n" +
+			"module detected an issue with GPU interrupts.Consult the \"Common Problems\"\n" +
+			"Chapter of the NVIDIA Driver README for\ndetails and steps that can be taken to resolve this issue.",
+	} {
+		res := parse(t, "nvidia-smi", 8, lines+"\n")
+		want := []gpu.Failure{{BusID: "0000:42:00.0", Code: code, Message: lines}}
+		if diff := cmp.Diff(want, res.Failures); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestARowWithoutValuesIsTheCardThatIsNamedAboveItOrElseOneOfItsOwn(t *testing.T) {
+	const row = "[Unknown Error], [Unknown Error]\n"
+	const named = "Unable to determine the device handle for GPU 0000:0%s:00.0: Unknown Error\n"
+	one, two := strings.Replace(named, "%s", "1", 1), strings.Replace(named, "%s", "2", 1)
+	for output, want := range map[string][]*int{
+		"0, NVIDIA T4\n" + row + "2, NVIDIA T4\n":                          {new(1)},
+		"0, NVIDIA T4\n" + one + row + "2, NVIDIA T4\n":                    {new(1)},
+		"0, NVIDIA T4\n" + one + row + two + row + "3, NVIDIA T4\n":        {new(1), new(2)},
+		"0, NVIDIA T4\n" + one + two + "\n" + row + row + "3, NVIDIA T4\n": {new(1), new(2)},
+		"0, NVIDIA T4\n" + one + row + row + "3, NVIDIA T4\n":              {new(1), new(2)},
+		"0, NVIDIA T4\n" + row + "1, NVIDIA T4\n":                          nil, // nothing says which
+	} {
+		res := parse(t, "nvidia-smi --query-gpu=index,name --format=csv,noheader", 0, output)
+		var got []*int
+		for _, f := range res.Failures {
+			got = append(got, f.Index)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", output, diff)
+		}
+	}
+}
+
+func TestARowOfFieldsThatNobodyReportsIsACardAllTheSame(t *testing.T) {
+	for _, c := range []struct {
+		name, command, output string
+		cards                 int
+	}{
+		{"with the header that was asked for", "nvidia-smi --query-gpu=count --format=csv", "count\n2\n2\n", 2},
+		{"without, of two columns", "nvidia-smi --query-gpu=pstate,clocks.sm --format=csv,noheader", "P0, 1980 MHz\nP8, [N/A]\n", 2},
+		{"a line that could be anything", "nvidia-smi --query-gpu=pstate --format=csv,noheader", "Segmentation fault\n", 0},
+		{"clocks that the card could have", "nvidia-smi --query-supported-clocks=gpu_name,gr --format=csv", "gpu_name, graphics [MHz]\nT4, 1 MHz\nT4, 2 MHz\n", 0},
+		{"pages", "nvidia-smi --query-retired-pages=gpu_uuid,retired_pages.cause --format=csv,noheader", "GPU-1, x\n", 0},
+		{"processes that have ended", "nvidia-smi --query-accounted-apps=gpu_name,pid --format=csv,noheader", "T4, 77\n", 0},
+	} {
+		res, err := Parse(text.SplitCommand(c.command), 0, []byte(c.output))
+		if len(res.GPUs) != c.cards || len(res.Processes) != 0 || c.cards > 0 && err != nil {
+			t.Errorf("%s: %+v, %v", c.name, res, err)
+		}
+	}
+}
+
+func TestALoopOfTheLogSaysWhatItsLastSampleSays(t *testing.T) {
+	const log = "==============NVSMI LOG==============\n\nDriver Version : 575.57\nAttached GPUs : 1\n" +
+		"GPU 00000000:17:00.0\n    Temperature\n        GPU Current Temp : %d C\n\n"
+	const document = "<nvidia_smi_log><driver_version>575.57</driver_version><gpu id=\"00000000:17:00.0\">" +
+		"<temperature><gpu_temp>%d C</gpu_temp></temperature></gpu></nvidia_smi_log>\n"
+	for command, sample := range map[string]string{"nvidia-smi -q -l 1": log, "nvidia-smi -q -x -l 1": document} {
+		res := parse(t, command, 0, strings.Replace(sample, "%d", "40", 1)+strings.Replace(sample, "%d", "41", 1))
+		if len(res.GPUs) != 1 || res.GPUs[0].DriverVersion != "575.57" || *res.Stats[0].Temperature != 41 {
+			t.Errorf("%s: %+v", command, res)
+		}
+	}
+}
+
+func TestACardOfXMLThatIsCutWithinItIsNotLost(t *testing.T) {
+	res := parse(t, "nvidia-smi -q -x", 0, "\ufeff<?xml version=\"1.0\" ?>\r\n<nvidia_smi_log><gpu id=\"00000000:17:00.0\">"+
+		"<uuid>GPU-2b</uuid><fb_memory_usage><total>81559 MiB</total><used>87 M")
+	if len(res.GPUs) != 1 || res.GPUs[0].UUID != "GPU-2b" || res.Stats[0].MemoryUsed != nil {
+		t.Errorf("%+v", res)
+	}
+}
+
+func TestWordsInPlaceOfThePowerDoNotHideTheRestOfTheRow(t *testing.T) {
+	const table = "| NVIDIA-SMI 410.104      Driver Version: 410.104      CUDA Version: 10.0     |\n" +
+		"|   1  Tesla V100-SXM2...  On   | 00000000:1C:00.0 Off |   Unknown Error      |\n" +
+		"| N/A   35C    P0   Unknown Error | 12MiB / 16130MiB |      7%      Default |\n"
+	res := parse(t, "nvidia-smi", 0, table)
+	want := []gpu.Stats{{
+		Index: new(1), Temperature: new(35.0), Utilization: new(7.0), Health: gpu.HealthOK,
+		MemoryUsed: new(int64(12 << 20)), MemoryTotal: new(int64(16130 << 20)),
+	}}
+	if diff := cmp.Diff(want, res.Stats); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestACardOfTheListThatHasNoNameIsAFailure(t *testing.T) {
+	res := parse(t, "nvidia-smi -L", 0, "GPU 0: NVIDIA T4 (UUID: GPU-2b)\nGPU 1: Unknown Error (UUID: Unknown Error)\n")
+	if len(res.GPUs) != 2 || len(res.Failures) != 1 || *res.Failures[0].Index != 1 {
+		t.Errorf("%+v", res)
+	}
+}
+
+func TestWhatTheAgentDoesNotReportIsKnownAllTheSame(t *testing.T) {
+	for command, output := range map[string]string{
+		"nvidia-smi nvlink -s":          "GPU 0: NVIDIA T4 (UUID: GPU-2b)\nNVML: Unable to retrieve NVLink information as all links are inActive\n",
+		"docker exec x nvidia-smi -r":   "GPU 00000000:17:00.0 was successfully reset.\nAll done.\n",
+		"nvidia-smi --version":          "NVIDIA-SMI version  : 580.65\nNVML version        : 580.65\n",
+		"cat version.txt (of the tool)": "NVIDIA-SMI version  : 580.65\n",
+	} {
+		if res := parse(t, command, 0, output); len(res.GPUs) > 0 || res.CollectorError != nil {
+			t.Errorf("%s: %+v", command, res)
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ func processCell(cell string) (gpu.Process, bool) {
 	if len(words) < 3 {
 		return gpu.Process{}, false
 	}
-	card := natural(strings.TrimSuffix(words[0], "."))
+	card := text.Natural(strings.TrimSuffix(words[0], "."))
 	at := 1
 	if len(words) > 4 && processTypes[words[4]] {
 		at = 3

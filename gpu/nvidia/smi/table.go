@@ -15,8 +15,9 @@ var (
 	firstLine     = text.Lazy(`^(\d{1,3})\.?\s+(\S.*)$`)
 	// An integrated GPU (Jetson) has no bus id.
 	busCell     = text.Lazy(`(?i)^((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|N/A)(?:\s|$)`)
-	listLine    = text.Lazy(`^\s*GPU\s+(\d{1,3}):\s+(.+?)\s+\(UUID:\s*(\S+?)\)`)
+	listLine    = text.Lazy(`^\s*GPU\s+(\d{1,3}):\s+(.+?)\s+\(UUID:\s*([^)]*)\)`)
 	listMIG     = text.Lazy(`^\s+MIG\s+(\S+)\s+Device\s+(\d+):\s+\(UUID:\s*(\S+?)\)`)
+	state       = text.Lazy(`\sP\d{1,2}\s`) // performance
 	resetNote   = text.Lazy(`(?i)\bGPU requires reset\b`)
 	noProcesses = text.Lazy(`(?i)No running (?:\w+ )?processes found`)
 )
@@ -90,9 +91,12 @@ func (t *table) first(line int, cells []string) bool {
 	*c = card{line: line, device: gpu.Device{Index: c.device.Index, UUID: c.device.UUID}} // a newer sample
 	c.set(fieldModel, strings.Join(words, " "))
 	c.set(fieldBusID, at[1])
-	if len(cells) > 2 { // "On" here means MIG; a count is of uncorrectable errors
-		if n := natural(cells[2]); n != nil {
+	if len(cells) > 2 { // "On" here means MIG; a count is of uncorrectable errors; the table of vGPUs has the share
+		switch {
+		case text.Natural(cells[2]) != nil:
 			c.set(fieldECC, cells[2])
+		case strings.HasSuffix(cells[2], "%"):
+			c.set(fieldUtilization, cells[2])
 		}
 	}
 	t.known, t.current, t.row = true, c, 1
@@ -100,9 +104,14 @@ func (t *table) first(line int, cells []string) bool {
 }
 
 // second reads fan, temperature, power, memory and utilisation. Every generation
-// has usage and limit of the power in it; a line without is of another table.
+// has usage and limit of the power in it, or an error in their place; a line
+// without is of another table.
 func (t *table) second(cells []string) bool {
 	usage, limit, ok := text.Pair(cells[0])
+	if !ok {
+		usage, limit = cells[0], ""
+		ok = state.MatchString(usage)
+	}
 	words := strings.Fields(usage)
 	if !ok || len(words) < 3 { // fan, temperature, perhaps the state, usage
 		t.current = nil
@@ -111,7 +120,11 @@ func (t *table) second(cells []string) bool {
 	c := t.current
 	t.row = 2
 	c.set(fieldTemperature, words[1])
-	c.set(fieldPower, words[len(words)-1])
+	if at := state.FindStringIndex(usage); at != nil {
+		c.set(fieldPower, usage[at[1]:])
+	} else {
+		c.set(fieldPower, words[len(words)-1])
+	}
 	c.set(fieldPowerLimit, limit)
 	if used, total, ok := text.Pair(cells[1]); ok {
 		if words := strings.Fields(used); len(words) > 0 { // drivers before 300 put a percentage first
@@ -163,7 +176,7 @@ func (t *table) migRow(cells []string) bool {
 	}
 	var numbers [4]*int
 	for i, id := range ids {
-		if numbers[i] = natural(id); numbers[i] == nil {
+		if numbers[i] = text.Natural(id); numbers[i] == nil {
 			return false
 		}
 	}
@@ -172,7 +185,7 @@ func (t *table) migRow(cells []string) bool {
 		m.MemoryUsed, m.MemoryTotal = text.MiB(used), text.MiB(total)
 	}
 	if words := strings.Fields(cells[2]); len(words) > 0 {
-		m.SM = natural(words[0])
+		m.SM = text.Natural(words[0])
 	}
 	t.addMIG(m)
 	t.current, t.known = nil, true
@@ -217,7 +230,7 @@ func (t *table) listRow(line int, s string) bool {
 	if m == nil || t.listed == nil {
 		return false
 	}
-	t.addMIG(gpu.MIGDevice{GPU: t.listed, MIGIndex: natural(m[2]), Profile: m[1], UUID: m[3]})
+	t.addMIG(gpu.MIGDevice{GPU: t.listed, MIGIndex: text.Natural(m[2]), Profile: m[1], UUID: m[3]})
 	t.card(*t.listed, line).set(fieldMIGMode, "Enabled")
 	return true
 }

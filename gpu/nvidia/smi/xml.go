@@ -1,7 +1,6 @@
 package smi
 
 import (
-	"bytes"
 	"encoding/xml"
 	"io"
 	"strings"
@@ -50,12 +49,13 @@ type xmlReader struct {
 	process  gpu.Process
 }
 
-// readXML reads "-q -x", a cut one as far as it goes.
-func (d *document) readXML(output []byte) bool {
-	if at := bytes.Index(output, []byte("<nvidia_smi_log")); at >= 0 {
-		output = output[at:]
-	}
-	dec := xml.NewDecoder(bytes.NewReader(output))
+const xmlRoot = "<nvidia_smi_log"
+
+// readXML reads "-q -x", a cut one as far as it goes. A loop prints a document
+// for each sample.
+func (d *document) readXML() bool {
+	_, log, _ := strings.Cut(strings.Join(d.lines, "\n"), xmlRoot)
+	dec := xml.NewDecoder(strings.NewReader(xmlRoot + log))
 	dec.Strict = false
 	dec.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil }
 	r := xmlReader{document: d}
@@ -72,6 +72,9 @@ func (d *document) readXML(output []byte) bool {
 		case xml.EndElement:
 			r.close(t.Name.Local)
 		}
+	}
+	if r.current != nil { // cut within a card
+		r.keep()
 	}
 	d.ordinals()
 	for _, c := range d.cards {
@@ -135,7 +138,7 @@ func (r *xmlReader) close(name string) {
 // keep ends a card. One that says nothing of itself is none.
 func (r *xmlReader) keep() {
 	if !r.current.empty() {
-		r.cards = append(r.cards, r.current)
+		r.sample(r.current)
 	}
 	r.current, r.path = nil, nil
 }
