@@ -17,6 +17,7 @@ import (
 	"github.com/heteroflow/node-agent/agent/client"
 	"github.com/heteroflow/node-agent/agent/config"
 	"github.com/heteroflow/node-agent/agent/connector"
+	"github.com/heteroflow/node-agent/agent/drain"
 	"github.com/heteroflow/node-agent/agent/executor"
 	"github.com/heteroflow/node-agent/agent/heartbeat"
 	"github.com/heteroflow/node-agent/agent/identity"
@@ -54,6 +55,7 @@ type Agent struct {
 	gpus      *gpus.Inventory
 	contact   *time.Time // the last heartbeat that was acknowledged
 	cards     *cards.Cards
+	drain     *drain.Switch
 }
 
 // New makes an agent from a valid configuration. It takes the lock of the state directory
@@ -169,7 +171,7 @@ func (a *Agent) Close() error {
 // heard takes what the control plane answers to a heartbeat.
 func (a *Agent) heard(reply protocol.HeartbeatReply) {
 	a.waker.Offer(reply.Features)
-	a.executor.SetDraining(reply.Drain)
+	a.drain.Server(reply.Drain)
 }
 
 // tellOfGPUs beats once more when the cards have been looked at: the first heartbeat does

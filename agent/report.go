@@ -71,7 +71,7 @@ func (a *Agent) reportGPUs(_ context.Context, hb *protocol.Heartbeat) {
 }
 
 func (a *Agent) reportWork(_ context.Context, hb *protocol.Heartbeat) {
-	if a.executor.Draining() {
+	if hb.DrainedBy = a.drain.Look(); len(hb.DrainedBy) > 0 {
 		hb.State = protocol.NodeDraining
 	}
 	hb.TaskHealth = a.executor.Health()

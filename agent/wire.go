@@ -10,6 +10,7 @@ import (
 
 	"github.com/heteroflow/node-agent/agent/cards"
 	"github.com/heteroflow/node-agent/agent/connector"
+	"github.com/heteroflow/node-agent/agent/drain"
 	"github.com/heteroflow/node-agent/agent/executor"
 	"github.com/heteroflow/node-agent/agent/pathfence"
 	"github.com/heteroflow/node-agent/agent/preflight"
@@ -52,9 +53,10 @@ func (a *Agent) wireTasks() error {
 	puller := pull.New(pull.Config{
 		Attempts: a.cfg.Pull.Attempts, Timeout: a.cfg.Pull.Timeout, InactivityTimeout: a.cfg.Pull.InactivityTimeout,
 	}, a.log)
+	a.drain = drain.New(a.journal, a.log, func() { a.executor.PollTasks() })
 	if a.executor, err = executor.New(executor.Options{
 		NodeID: a.who.NodeID, Plane: a.client, Journal: a.journal, Puller: puller, Devices: a.cards, Free: a.free, Log: a.log,
-		Runtime: a.connector.Runtime, RuntimeUsable: a.runtimeUsable,
+		Runtime: a.connector.Runtime, RuntimeUsable: a.runtimeUsable, Drained: a.drain.On,
 		Builder: taskcontainer.Builder{
 			Fence:       fence,
 			RuntimeRoot: func() string { return a.connector.Status().Info.RootDir },

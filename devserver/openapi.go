@@ -47,6 +47,7 @@ func words() wordTable {
 	add(table, protocol.HealthCheckTypes())
 	add(table, protocol.HealthStates())
 	add(table, protocol.NodeStates())
+	add(table, protocol.DrainSources())
 	add(table, protocol.ExecModes())
 	add(table, protocol.DeviceTypes())
 	add(table, protocol.DeviceHealths())

@@ -21,6 +21,29 @@ func NodeStates() []NodeState { return []NodeState{NodeOnline, NodeDraining, Nod
 // Known reports whether this release knows the state.
 func (s NodeState) Known() bool { return slices.Contains(NodeStates(), s) }
 
+// DrainSource is who keeps a node from claiming new tasks.
+type DrainSource string
+
+// The sources.
+const (
+	DrainByServer   DrainSource = "control_plane" // by its answer to a heartbeat
+	DrainByOperator DrainSource = "operator"      // by a command on the node
+)
+
+// DrainSources lists the sources this release knows.
+func DrainSources() []DrainSource { return []DrainSource{DrainByServer, DrainByOperator} }
+
+// Known reports whether this release knows the source.
+func (s DrainSource) Known() bool { return slices.Contains(DrainSources(), s) }
+
+// Drain is one reason for which a node claims nothing new.
+type Drain struct {
+	By     DrainSource `json:"by" doc:"Who wants it."`
+	User   string      `json:"user,omitempty" doc:"Who gave the command on the node, as the node knows that user."`
+	Reason string      `json:"reason,omitempty" doc:"Why, in that user's words."`
+	Since  *time.Time  `json:"since,omitzero" doc:"When the command was given; absent: not known."`
+}
+
 // ExecMode is how a node runs tasks. It is a report only: nothing runs
 // without a container runtime.
 type ExecMode string
@@ -47,6 +70,7 @@ type Heartbeat struct {
 	Sequence   int64     `json:"sequence" doc:"Grows by one with every heartbeat of this instance."`
 	SentAt     time.Time `json:"sent_at" doc:"Node's clock when it was sent."`
 	State      NodeState `json:"state" doc:"What the node says of itself."`
+	DrainedBy  []Drain   `json:"drained_by,omitempty" doc:"Who wants the node to claim nothing new; absent: nobody."`
 	Protocol   int       `json:"protocol" doc:"Protocol number."`
 
 	AgentVersion   string `json:"agent_version,omitempty" doc:"Release of the agent; dev in a bare build."`

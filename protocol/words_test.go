@@ -45,6 +45,7 @@ func TestUnknownWordsSurviveDecodingAndEncoding(t *testing.T) {
 	checkWords(t, HealthCheckTypes())
 	checkWords(t, HealthStates())
 	checkWords(t, NodeStates())
+	checkWords(t, DrainSources())
 	checkWords(t, ExecModes())
 	checkWords(t, DeviceTypes())
 	checkWords(t, DeviceHealths())

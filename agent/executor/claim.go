@@ -39,9 +39,12 @@ func (e *Executor) claimRound(ctx context.Context) error {
 
 // room is how many more tasks may be claimed now.
 func (e *Executor) room() int {
+	if e.Drained() {
+		return 0
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.adopted || e.draining || e.closing {
+	if !e.adopted || e.closing {
 		return 0
 	}
 	busy := 0

@@ -48,10 +48,13 @@ type Options struct {
 	// RuntimeUsable reports whether the runtime answers now: nothing is claimed while it
 	// does not.
 	RuntimeUsable func() bool
-	Journal       *journal.Journal
-	Puller        *pull.Puller
-	Builder       taskcontainer.Builder
-	Devices       Devices // nil: the node has no cards to give
+	// Drained reports whether the node is to claim nothing new. It is asked before each
+	// claim; what runs goes on.
+	Drained func() bool
+	Journal *journal.Journal
+	Puller  *pull.Puller
+	Builder taskcontainer.Builder
+	Devices Devices // nil: the node has no cards to give
 	// Free tells what is free on the host's file system that holds a directory; false:
 	// that is not known, and refuses nothing.
 	Free func(ctx context.Context, dir string) (preflight.Space, bool)
@@ -111,13 +114,12 @@ type Executor struct {
 	life       context.Context // of the owners: it ends when they are to let go
 	detach     context.CancelFunc
 
-	mu       sync.Mutex
-	tasks    map[string]*task
-	missing  map[string]int // consecutive 404s
-	adopted  bool           // the first adoption is over: claims are allowed
-	draining bool           // the control plane wants nothing new claimed
-	closing  bool           // nothing new is claimed ever again
-	stopped  bool           // no task gets an owner any more
+	mu      sync.Mutex
+	tasks   map[string]*task
+	missing map[string]int // consecutive 404s
+	adopted bool           // the first adoption is over: claims are allowed
+	closing bool           // nothing new is claimed ever again
+	stopped bool           // no task gets an owner any more
 }
 
 // New makes an executor and loads what an earlier agent left in the journal.
@@ -183,25 +185,11 @@ func (e *Executor) AllowClaims() {
 	}
 }
 
-// SetDraining stops or resumes the claiming of new tasks. What runs goes on.
-func (e *Executor) SetDraining(on bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.draining = on
-}
-
 // StopClaiming ends the claiming of new tasks for good, ahead of an orderly stop.
 func (e *Executor) StopClaiming() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closing = true
-}
-
-// Draining reports whether nothing new is claimed.
-func (e *Executor) Draining() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.draining
 }
 
 // Owns reports whether the task has an owner.

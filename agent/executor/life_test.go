@@ -257,9 +257,9 @@ func TestATaskAsleepOrOwingLeavesItsPlaceToAnother(t *testing.T) {
 
 func TestNothingIsClaimed(t *testing.T) {
 	cases := map[string]func(n *node){
-		"while the control plane drains the node": func(n *node) { n.agent.executor.SetDraining(true) },
-		"once the agent is to stop":               func(n *node) { n.agent.executor.StopClaiming() },
-		"while the container runtime is away":     func(n *node) { n.daemon.Stop(); time.Sleep(10 * time.Second) },
+		"while the node is drained":           func(n *node) { n.drained.Store(true) },
+		"once the agent is to stop":           func(n *node) { n.agent.executor.StopClaiming() },
+		"while the container runtime is away": func(n *node) { n.daemon.Stop(); time.Sleep(10 * time.Second) },
 	}
 	for name, prepare := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -283,14 +283,31 @@ func TestNothingIsClaimed(t *testing.T) {
 func TestANodeThatIsNotDrainedAnyMoreClaimsAgain(t *testing.T) {
 	onNode(t, func(n *node) {
 		n.daemon.AddImage(image, runtimefake.Program{})
-		n.agent.executor.SetDraining(true)
-		if !n.agent.executor.Draining() {
-			t.Error("not draining")
-		}
+		n.drained.Store(true)
 		n.plane.add("1", image)
 		time.Sleep(time.Minute)
-		n.agent.executor.SetDraining(false)
+		n.drained.Store(false)
 		n.ends(time.Minute, "1", protocol.StatusCompleted)
+	})
+}
+
+func TestADrainedNodeSeesToWhatItHasUntilTheEnd(t *testing.T) {
+	onNode(t, func(n *node) {
+		n.daemon.AddImage(image, runtimefake.Program{Forever: true})
+		for _, id := range []string{"stopped", "woken"} {
+			n.plane.add(id, image)
+			n.runs(id)
+		}
+		n.drained.Store(true)
+		n.plane.setStatus("woken", protocol.StatusSleeping)
+		n.until(time.Minute, "asleep", func() bool { return n.plane.status("woken") == protocol.StatusAsleep })
+		n.restart()
+		n.plane.setStatus("woken", protocol.StatusWaking)
+		n.until(2*time.Minute, "awake", func() bool { return n.plane.status("woken") == protocol.StatusRunning })
+		for _, id := range []string{"stopped", "woken"} {
+			n.plane.setStatus(id, protocol.StatusStopping)
+			n.ends(2*time.Minute, id, protocol.StatusStopped)
+		}
 	})
 }
 

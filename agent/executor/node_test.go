@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +51,7 @@ type node struct {
 	devices executor.Devices // nil: no cards
 	space   space
 	policy  executor.ReportPolicy
+	drained atomic.Bool
 	agent   *agent         // nil: none runs
 	wakes   map[string]int // how often the plane had an assignment woken
 
@@ -147,6 +149,7 @@ func (n *node) start() {
 	a.executor, err = executor.New(executor.Options{
 		NodeID: nodeID, Plane: plane, Journal: a.journal, Log: log,
 		Runtime: conn.Runtime, RuntimeUsable: func() bool { _, err := conn.Usable(); return err == nil },
+		Drained: n.drained.Load,
 		Puller:  pull.New(pull.Config{Attempts: 3, Timeout: 5 * time.Minute, InactivityTimeout: time.Minute}, log),
 		Builder: taskcontainer.Builder{Fence: fence, LogLimits: runtime.LogLimits{MaxBytes: 1 << 20, MaxFiles: 2}},
 		Devices: n.devices, Free: n.space.of, Workers: n.workers, Poll: executor.PollPolicy{Period: 5 * time.Second, Relaxed: time.Minute, Relax: func() bool { return false }},

@@ -8,6 +8,7 @@
 //	<state dir>/tasks/<task id>.json       what the agent did for a task
 //	<state dir>/node/<key>.json            facts about this node, such as its id
 //	<state dir>/gpus/cards.json            which cards were seen, so that a vanished one is missed
+//	<state dir>/operator/<name>.json       what an operator decided; written by commands, not by the agent
 //	<state dir>/machine/identity.json      whose machine wrote all this
 //	<state dir>/agent.pid                  a hint only: the lock is a flock on the directory
 //

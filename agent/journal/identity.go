@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +19,19 @@ type identity struct {
 
 func openIdentity(j *Journal) (*Collection[identity], error) {
 	return NewCollection(j, machine, Limits[identity]{Max: 1})
+}
+
+// machineOf reads a file of the record.
+func machineOf(data []byte) (string, error) {
+	r, err := decode(machine, identityKey, data)
+	if err != nil {
+		return "", err
+	}
+	var id identity
+	if err := json.Unmarshal(r.Data, &id); err != nil {
+		return "", fmt.Errorf("parse data: %w", err)
+	}
+	return id.MachineID, nil
 }
 
 // identify compares the machine that wrote the state with this one. Only a known

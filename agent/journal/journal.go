@@ -24,12 +24,13 @@ const (
 	Node    Kind = "node"
 	GPUs    Kind = "gpus"
 
-	machine Kind = "machine"
+	operator Kind = "operator"
+	machine  Kind = "machine"
 )
 
 // kinds is in the order in which foreign state is moved: the identity last, so that a
 // crash half-way finds the rest still foreign.
-var kinds = []Kind{Results, Slices, Tasks, Node, GPUs, machine}
+var kinds = []Kind{Results, Slices, Tasks, Node, GPUs, operator, machine}
 
 // Options are what Open needs to know.
 type Options struct {

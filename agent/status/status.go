@@ -117,6 +117,9 @@ func (s Status) WriteText(w io.Writer, now time.Time) error {
 	hb := s.Heartbeat
 	line("node", "%s (%s)", hb.NodeID, hb.State)
 	line("agent", "%s, commit %s, pid %d", hb.AgentVersion, hb.AgentCommit, s.PID)
+	for _, d := range hb.DrainedBy {
+		line("draining", "nothing new is claimed, %s", describeDrain(d))
+	}
 	contact := "never reached since the agent started"
 	if s.LastContact != nil {
 		contact = fmt.Sprintf("last reached %v ago", now.Sub(*s.LastContact).Round(time.Second))
@@ -133,6 +136,20 @@ func (s Status) WriteText(w io.Writer, now time.Time) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func describeDrain(d protocol.Drain) string {
+	if d.By == protocol.DrainByServer {
+		return "by the control plane's wish"
+	}
+	text := fmt.Sprintf("by %s %s", d.By, d.User)
+	if d.Since != nil {
+		text += " since " + d.Since.Format(time.RFC3339)
+	}
+	if d.Reason != "" {
+		text += ": " + d.Reason
+	}
+	return text
 }
 
 func describeRuntime(r *protocol.RuntimeReport) string {

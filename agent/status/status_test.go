@@ -19,6 +19,9 @@ func good() status.Status {
 	s.Heartbeat.NodeID, s.Heartbeat.State = "n1", protocol.NodeOnline
 	s.Heartbeat.Runtime = &protocol.RuntimeReport{Name: "containerd", Version: "1.7", Available: true, Why: "preferred, and it answers"}
 	s.Heartbeat.LiveTaskIDs = []string{"7"}
+	s.Heartbeat.DrainedBy = []protocol.Drain{
+		{By: protocol.DrainByServer}, {By: protocol.DrainByOperator, User: "alice", Reason: "new fans", Since: &at},
+	}
 	return s
 }
 
@@ -80,7 +83,11 @@ func TestTheTextSaysWhichRuntimeAndWhy(t *testing.T) {
 	if err := s.WriteText(&b, s.WrittenAt.Add(2*time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"n1 (online)", "containerd 1.7 (preferred, and it answers)", "last reached 2s ago", "1 running"} {
+	for _, want := range []string{
+		"n1 (online)", "containerd 1.7 (preferred, and it answers)", "last reached 2s ago", "1 running",
+		"draining       nothing new is claimed, by the control plane's wish\n",
+		"draining       nothing new is claimed, by operator alice since 2026-01-02T03:04:05Z: new fans\n",
+	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing:\n%s", want, b.String())
 		}

@@ -117,7 +117,7 @@ func startNode(b *testing.B, rt runtime.Runtime) *benchNode {
 	n := &benchNode{Runtime: rt, started: make(chan time.Duration, 1), ended: make(chan struct{}, 1)}
 	n.executor, err = executor.New(executor.Options{
 		NodeID: "bench", Plane: n, Journal: j, Log: log, Workers: 1,
-		Runtime: func() (runtime.Runtime, error) { return n, nil }, RuntimeUsable: func() bool { return true },
+		Runtime: func() (runtime.Runtime, error) { return n, nil }, RuntimeUsable: func() bool { return true }, Drained: func() bool { return false },
 		Puller:  pull.New(pull.Config{Attempts: 1, Timeout: time.Minute, InactivityTimeout: time.Minute}, log),
 		Builder: taskcontainer.Builder{Fence: fence, LogLimits: runtime.LogLimits{MaxBytes: 1 << 20, MaxFiles: 2}},
 		Poll:    executor.PollPolicy{Period: time.Hour, Relax: func() bool { return false }},
