@@ -188,11 +188,7 @@ func (r *csvReader) cardRow(line int, cells []string) bool {
 		c.set(columns[name], values[i])
 		said = said || !unread(values[i])
 	}
-	looping := slices.ContainsFunc(r.args, loopFlag.MatchString)
-	at := slices.IndexFunc(r.cards, func(have *card) bool {
-		return have.same(c) || looping && !have.named() && !c.named()
-	})
-	switch {
+	switch at := r.sampled(c); {
 	case at >= 0:
 		r.cards[at] = c
 	case r.exitCode != 0 && !c.named() && !c.measured() && !c.sick():
@@ -205,6 +201,14 @@ func (r *csvReader) cardRow(line int, cells []string) bool {
 		return false
 	}
 	return true
+}
+
+// sampled returns which card the row is a newer sample of, or -1.
+func (r *csvReader) sampled(c *card) int {
+	looping := slices.ContainsFunc(r.args, loopFlag.MatchString)
+	return slices.IndexFunc(r.cards, func(have *card) bool {
+		return have.same(c) || looping && !have.named() && !c.named()
+	})
 }
 
 // emptyRow notes a row without a single value. It stands in the place of a lost
