@@ -84,6 +84,6 @@ func newRoot(version agent.Version) *cobra.Command {
 		},
 		machine: func(hostRoot string) gpus.Machine { return gpus.NewMachine(hostRoot, version.Version, nil) },
 	}
-	root.AddCommand(newRun(version, load), newVersion(version), newConfig(load), newStatus(read), newDrain(read), newUndrain(read), newGPU(here), newLogShim())
+	root.AddCommand(newRun(version, load), newVersion(version), newConfig(load), newStatus(read), newDrain(read), newUndrain(read), newGPU(here), newCDI(here), newLogShim())
 	return root
 }

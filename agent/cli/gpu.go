@@ -14,7 +14,7 @@ import (
 	"github.com/heteroflow/node-agent/gpu"
 )
 
-// node is what the gpu commands look at. Tests put a recorded one in its place.
+// node is what the gpu and cdi commands look at. Tests put a recorded one in its place.
 type node struct {
 	config  func() (config.GPU, error)
 	machine func(hostRoot string) gpus.Machine
@@ -83,19 +83,33 @@ func registry(machine gpus.Machine, cfg config.GPU) (*gpu.Registry, error) {
 	return machine.Registry(detectors)
 }
 
-// detect asks every vendor's tool once.
-func (n node) detect(ctx context.Context) (_ gpu.Snapshot, err error) {
+// survey asks every vendor's tool once and has use look at the answers, while NVIDIA's
+// helper can be asked for more.
+func (n node) survey(ctx context.Context, use func(gpus.Machine, config.GPU, gpu.Snapshot) error) (err error) {
 	cfg, err := n.config()
 	if err != nil {
-		return gpu.Snapshot{}, err
+		return err
 	}
 	machine := n.machine(cfg.HostRoot)
 	defer func() { err = errors.Join(err, machine.Close()) }()
 	all, err := registry(machine, cfg)
 	if err != nil {
-		return gpu.Snapshot{}, err
+		return err
 	}
-	return all.Detect(ctx, gpus.RoundDeadline), context.Cause(ctx)
+	snapshot := all.Detect(ctx, gpus.RoundDeadline)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return use(machine, cfg, snapshot)
+}
+
+// detect asks every vendor's tool once.
+func (n node) detect(ctx context.Context) (s gpu.Snapshot, err error) {
+	err = n.survey(ctx, func(_ gpus.Machine, _ config.GPU, found gpu.Snapshot) error {
+		s = found
+		return nil
+	})
+	return s, err
 }
 
 // printJSON prints v for a program or a person to read.

@@ -53,7 +53,7 @@ func conflicts(other File, files []File) []Problem {
 	}
 	problem := Problem{
 		File: other.Path, Do: "remove it or give it another kind",
-		What: fmt.Sprintf("it is not the agent's and has the kind %s, which is", other.Spec.Kind),
+		What: fmt.Sprintf("it is not the agent's, but its kind, %s, is", other.Spec.Kind),
 	}
 	at := slices.IndexFunc(files, func(f File) bool { return f.Path == other.Path })
 	for i, ours := range files {

@@ -107,7 +107,7 @@ func TestEachProblemIsNamedWithWhatToDo(t *testing.T) {
 		"another file has its kind": {func(t *testing.T, g *Generator) {
 			makeFile(t, filepath.Join(g.Dir(), "other.yaml"),
 				"cdiVersion: 0.5.0\nkind: nvidia.heteroflow.io/gpu\ndevices: [{name: extra, containerEdits: {env: [A=b]}}]\n")
-		}, "", "it is not the agent's and has the kind nvidia.heteroflow.io/gpu", "give it another kind"},
+		}, "", "its kind, nvidia.heteroflow.io/gpu, is", "give it another kind"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -106,8 +106,12 @@ var nodes = map[string][]gpu.Device{
 		card(gpu.NVIDIA, 1, func(d *gpu.Device) { d.Minor, d.UUID = new(0), "GPU-66666666-2222-3333-4444-555555555555" }),
 		card(gpu.NVIDIA, 2, func(d *gpu.Device) { d.UUID = "GPU-77777777-2222-3333-4444-555555555555" }),
 	},
-	"nvidia-container": {card(gpu.NVIDIA, 0, nil)},
-	"nvidia-wsl":       {card(gpu.NVIDIA, 0, func(d *gpu.Device) { d.Minor, d.UUID = nil, "GPU-11111111-2222-3333-4444-555555555555" })},
+	"nvidia-container": {
+		card(gpu.NVIDIA, 0, func(d *gpu.Device) { d.Minor, d.BusID = nil, "0000:01:00.0" }),
+		card(gpu.NVIDIA, 1, func(d *gpu.Device) { d.Minor, d.BusID = nil, "0000:02:00.0" }),
+		card(gpu.NVIDIA, 2, func(d *gpu.Device) { d.Minor, d.BusID = nil, "0000:03:00.0" }),
+	},
+	"nvidia-wsl": {card(gpu.NVIDIA, 0, func(d *gpu.Device) { d.Minor, d.UUID = nil, "GPU-11111111-2222-3333-4444-555555555555" })},
 	"nvidia-tegra": {card(gpu.NVIDIA, 0, func(d *gpu.Device) {
 		d.Minor, d.Model, d.UUID = nil, "Orin (nvgpu)", "54d0709b-558d-5a59-9c65-0c5fc14a21a4"
 	})},

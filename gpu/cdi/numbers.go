@@ -10,6 +10,7 @@ import (
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/biren"
 	"github.com/heteroflow/node-agent/gpu/enflame"
+	"github.com/heteroflow/node-agent/gpu/nvidia"
 )
 
 var errUnknownNumber = errors.New("its number is not known")
@@ -26,6 +27,24 @@ func byIndex(_ host, d gpu.Device) (int, error) {
 		return 0, errUnknownNumber
 	}
 	return *d.Index, nil
+}
+
+// byNVIDIAsDriver asks the driver where nobody else has said the number.
+func byNVIDIAsDriver(h host, d gpu.Device) (int, error) {
+	if d.Minor != nil || d.BusID == "" {
+		return byMinor(h, d)
+	}
+	name := fmt.Sprintf(nvidia.CardInformation, d.BusID)
+	data, err := h.read(name)
+	if err != nil {
+		return 0, fmt.Errorf("%w; %s: %w", errUnknownNumber, name, err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if key, value, _ := strings.Cut(line, ":"); strings.TrimSpace(key) == "Device Minor" {
+			return strconv.Atoi(strings.TrimSpace(value))
+		}
+	}
+	return 0, fmt.Errorf("%w; %s does not say it", errUnknownNumber, name)
 }
 
 // byEnflamesDirectory takes the number from the name of a directory below the card's PCI

@@ -23,7 +23,7 @@ const virtualEnv = "HETEROFLOW_VIRTUAL_GPU"
 // packages. Libraries that an image brings along itself are not mounted.
 var table = map[gpu.Vendor]recipe{
 	gpu.NVIDIA: {
-		cards:  []cardNode{{pattern: nvidia.CardNode, number: byMinor}},
+		cards:  []cardNode{{pattern: nvidia.CardNode, number: byNVIDIAsDriver}},
 		shared: nvidia.SharedNodes,
 		mounts: nvidia.Sockets,
 		env:    nvidiaEnv,

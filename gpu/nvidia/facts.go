@@ -7,8 +7,13 @@ import "strings"
 // stale or over-complete spec breaks every container. Sources: pkg/nvcdi of
 // github.com/NVIDIA/nvidia-container-toolkit v1.20 and its docs/cdi.
 
-// CardNode is the device node of a card, by Device.Minor, which is not its index.
-const CardNode = "/dev/nvidia%d"
+// CardNode is the device node of a card, by Device.Minor, which is not its index. Where
+// the tool does not say it, the driver does in CardInformation, which takes the PCI
+// address, in a line "Device Minor: 0".
+const (
+	CardNode        = "/dev/nvidia%d"
+	CardInformation = "/proc/driver/nvidia/gpus/%s/information"
+)
 
 // SharedNodes are needed beside any card.
 var SharedNodes = []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"}
