@@ -96,6 +96,9 @@ func readBlocks(all []entry, sc scope) []block {
 	if len(all) > 1 && all[0].key == "chip phy-id" && all[1].key == "npu id" { // of phyid-remap
 		all[0], all[1] = all[1], all[0]
 	}
+	if answers := nameless(all, sc); len(answers) > 1 {
+		return answers
+	}
 	var out []block
 	card, from := sc.card, 0
 	for i, e := range all {
@@ -108,6 +111,25 @@ func readBlocks(all []entry, sc scope) []block {
 		card, from = id(e.value), i+1
 	}
 	return append(out, chips(all[from:], card, sc.chip)...)
+}
+
+// nameless splits the answers of a shell's loop over the cards where they name
+// neither card nor chip, as those of "-t health -i $i -c 0": each begins with the
+// same key.
+func nameless(all []entry, sc scope) []block {
+	named := func(e entry) bool { return e.key == "npu id" || isMark(e) }
+	if sc.card != nil || slices.ContainsFunc(all, named) {
+		return nil
+	}
+	var out []block
+	from := 0
+	for i := 1; i <= len(all); i++ {
+		if i == len(all) || all[i].key == all[0].key && all[i].key != processKey {
+			out = append(out, whole(all[from:i], nil, sc.chip, "1")...)
+			from = i
+		}
+	}
+	return out
 }
 
 // chips splits one card's entries. "Chip ID" opens a chip's block in "-t common"

@@ -95,6 +95,13 @@ func TestAQueryOfOneCardSaysWhatItPrintsAndNoMore(t *testing.T) {
 				"\tProcess id:4713 Process name:a Process memory(MB):16\n\tChip ID : 1",
 			"0: card 3 chip 0\n1: card 3 chip 1\nprocess on 1 4713 a used=16",
 		},
+		{
+			"answers that name no card, one after the other", "info -t health -i $i -c 0",
+			"\tHealth Status : OK\n\tError Code : NA\n\tError Information : NA\n\tHealth Status : Alarm\n\tError Code : 80E01801\n" +
+				"\tError Information : node type=SoC\n\tHealth Status : OK\n\tError Code : NA",
+			"0: chip 0 health=ok\n1: chip 0 health=failed (Alarm)\n2: chip 0 health=ok\n" +
+				"failure 1 health_alarm: health Alarm: node type=SoC (error code 80E01801)",
+		},
 		{"only that chip", "info -t proc-mem -i 3 -c 1", "\tNo process in device.", "0: card 3 chip 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -166,6 +166,7 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(b)
 	}
+	f.Add([]byte(`{"CnmonInfo": [{"CardNum": 0, "ProductName": "MLU999-X1"}, {"CardNum": 1}]}`))
 	f.Fuzz(func(t *testing.T, out []byte) {
 		p, err := Parse([]string{"cnmon"}, 0, out)
 		if err != nil {
@@ -184,8 +185,8 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("card %d is not in the text", *d.Card)
 			}
 		}
-		if len(p.GPUs) > strings.Count(string(out), "\n")+1 {
-			t.Errorf("%d cards in %d lines", len(p.GPUs), strings.Count(string(out), "\n")+1)
+		if room := strings.Count(string(out), "\n") + strings.Count(string(out), "{") + 1; len(p.GPUs) > room {
+			t.Errorf("%d cards in %d lines and objects", len(p.GPUs), room)
 		}
 	})
 }

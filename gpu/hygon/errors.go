@@ -14,6 +14,7 @@ const (
 	CodeDriver     = "driver_not_loaded"
 	CodeNoDRM      = "no_drm_device" // the card has no node below /dev/dri, here
 	CodePermission = "permission_denied"
+	CodeLibrary    = "library_missing"
 	CodeTool       = "tool_error" // the tool says "error"
 	codeUnhealthy  = "unhealthy"
 )
@@ -30,7 +31,8 @@ var (
 		{text.Lazy(`(?i)driver not initialized|not found in modules`), CodeDriver},
 		{text.Lazy(`(?i)no drm devices`), CodeNoDRM},
 		{text.Lazy(`(?i)permission denied`), CodePermission},
-		{text.Lazy(`(?i)^\s*error\b`), CodeTool},
+		{text.Lazy(`error while loading shared libraries|cannot open shared object`), CodeLibrary},
+		{text.Lazy(`(?i)^\s*error\b|^\w*(?:Error|Exception)\b`), CodeTool}, // the tool is a Python program
 	}
 )
 

@@ -91,6 +91,14 @@ func TestOtherFormsSayWhatTheyPrintAndNoMore(t *testing.T) {
 			"2: card 2 bus=0000:56:00.0 health=warning (Warning : ecc)",
 		},
 		{"the memory's temperature is not the card's", "HCU[0] : Temperature (Sensor mem) (C): 48.0\n", "0: card 0"},
+		{
+			"the tool's own fault", "Traceback (most recent call last):\n  File \"hy-smi\", line 9, in main\nIndexError: list index out of range\n",
+			"error tool_error: IndexError: list index out of range",
+		},
+		{
+			"a library that is not there", "hy-smi: error while loading shared libraries: libhsa.so: cannot open shared object file\n",
+			"error library_missing: hy-smi: error while loading shared libraries: libhsa.so: cannot open shared object file",
+		},
 		{"no card", "WARNING: No AMD GPUs specified\n", ""},
 		{"an available size is neither use nor total", "device,Available memory size (MiB)\ncard0,65000\n", "0: card 0"},
 	} {
