@@ -30,7 +30,8 @@ type State struct {
 // A card is bad in a heartbeat that reports a failure of it, or that reports
 // measurements without it, or whose inventory no longer has it. It is good in
 // one that has measurements of it and no failure. A heartbeat that measured
-// nothing says nothing of any card. A reboot starts from the new inventory.
+// nothing says nothing of any card. A reboot starts from the new inventory. A
+// failure that only warns (see weights) is told, and counts as none.
 func Next(before State, beat protocol.Heartbeat, inventory []protocol.Device) State {
 	after := State{BootID: beat.BootID, Cards: map[string]operator.Card{}}
 	present := map[string]bool{}
@@ -62,16 +63,20 @@ func keyOf(d protocol.Device) string {
 
 func count(card operator.Card, beat protocol.Heartbeat, present bool) operator.Card {
 	failure, failed := failureOf(card.Device, beat)
+	problem := cmp.Or(failure.Message, failure.Code)
 	stats, measured := statsOf(card.Device, beat)
 	switch {
-	case failed:
-		card = bad(card, cmp.Or(failure.Message, failure.Code))
+	case failed && weightOf(failure.Code) == unusable:
+		card = bad(card, problem)
 	case !present:
 		card = bad(card, "no longer in the inventory")
 	case measured:
 		card = good(card)
 	case beat.GPUStats != nil:
 		card = bad(card, "missing from the measurements")
+	}
+	if card.BadBeats == 0 && !card.Lost {
+		card.Problem = cmp.Or(problem, card.Problem)
 	}
 	if measured {
 		card.Failed = stats.Health == protocol.DeviceFailed
@@ -100,25 +105,6 @@ func good(card operator.Card) operator.Card {
 		card.GoodBeats, card.Problem = 0, ""
 	}
 	return card
-}
-
-func failureOf(d protocol.Device, beat protocol.Heartbeat) (protocol.CollectFailure, bool) {
-	i := slices.IndexFunc(beat.GPUCollectFailures, func(f protocol.CollectFailure) bool {
-		switch {
-		case otherVendor(f.Vendor, d):
-			return false
-		case f.UUID != "" && d.UUID != "":
-			return f.UUID == d.UUID
-		case f.BusID != "" && d.BusID != "":
-			return f.BusID == d.BusID
-		default:
-			return f.Index != nil && *f.Index == d.Index
-		}
-	})
-	if i < 0 {
-		return protocol.CollectFailure{}, false
-	}
-	return beat.GPUCollectFailures[i], true
 }
 
 // otherVendor tells whether a row is certainly not about the card: on a node with cards of

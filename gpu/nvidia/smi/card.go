@@ -310,7 +310,7 @@ func (c *card) verdict() (code, message string) {
 		}
 	}
 	if slices.Contains(c.broken, fieldModel) || len(names) > 1 {
-		return "telemetry_error", c.word + " in " + strings.Join(names, ", ")
+		return codeTelemetry, c.word + " in " + strings.Join(names, ", ")
 	}
 	return "", ""
 }

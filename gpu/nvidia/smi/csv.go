@@ -222,7 +222,7 @@ func (d *document) emptyRow(c *card, message string) {
 			return
 		}
 	}
-	code := cmp.Or(c.fault, "telemetry_error")
+	code := cmp.Or(c.fault, codeTelemetry)
 	d.failures = append(d.failures, failure{line: c.line, row: true, Failure: gpu.Failure{Code: code, Message: message}})
 }
 

@@ -36,6 +36,8 @@ const (
 	codeUnknown = "nvml_unknown"
 
 	codeInterrupt = "interrupt_issue"
+	codeTelemetry = "telemetry_error"
+	codeInfoROM   = "inforom_corrupted"
 
 	codeNoDevices = "no_devices"
 )
@@ -62,7 +64,7 @@ var nvmlCodes = map[string]string{
 	"gpu requires reset":                         codeReset,
 	"insufficient external power":                codePower,
 	"nvml shared library not found":              "library_not_found",
-	"corrupted inforom":                          "inforom_corrupted",
+	"corrupted inforom":                          codeInfoROM,
 	"in use by another client":                   "in_use",
 }
 
@@ -163,7 +165,7 @@ func (d *document) cardError(at int, before string) bool {
 		f.Code = handleCode(m[3])
 	default:
 		if m := infoROM.FindStringSubmatch(line); m != nil {
-			f.BusID, f.Code, f.warning = text.BusID(m[1]), "inforom_corrupted", true
+			f.BusID, f.Code, f.warning = text.BusID(m[1]), codeInfoROM, true
 		}
 	}
 	if f.Code == "" {
