@@ -3,7 +3,6 @@ package nvidia
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/nvidia/mps"
@@ -91,11 +90,10 @@ func capabilities(devices []gpu.Device, failures []gpu.Failure, mpsAnswers bool)
 			continue
 		}
 		c := gpu.Capability{Index: dev.Index}
-		failed := slices.ContainsFunc(failures, func(f gpu.Failure) bool { return blames(f, dev) })
 		switch {
 		case dev.MIGMode == "enabled":
 			c.MIGCapable, c.SliceKinds = true, []string{SliceMIG}
-		case mpsAnswers && !failed:
+		case mpsAnswers && !failed(dev, failures):
 			c.MPSCapable, c.SliceKinds = true, []string{SliceMPS}
 		}
 		list = append(list, c)

@@ -150,6 +150,19 @@ func TestMPSIsPromisedOnlyWhileItsDaemonAnswers(t *testing.T) {
 			}
 		})
 	}
+	for _, c := range []struct {
+		code string
+		want bool
+	}{{"telemetry_error", false}, {"inforom_corrupted", true}} {
+		card := gpu.Device{Index: new(0), UUID: uuid0}
+		source := &fake{reading: Reading{Report: gpu.Report{
+			Devices: []gpu.Device{card}, Failures: []gpu.Failure{{UUID: card.UUID, Code: c.code, Message: "words"}},
+		}}}
+		rep, err := New(tool.NewReplay(mpsProbe(0, "100.0\n")), source).Inventory(t.Context())
+		if err != nil || capable(rep) != c.want {
+			t.Errorf("a card with %s: %+v, %v", c.code, rep.Capabilities, err)
+		}
+	}
 	d := New(tool.NewReplay(cards, mpsProbe(0, "100.0\n")))
 	if rep, err := d.Inventory(t.Context()); err != nil || !capable(rep) {
 		t.Fatal(rep, err)

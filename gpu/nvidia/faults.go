@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/nvidia/smi"
 	"github.com/heteroflow/node-agent/gpu/nvidia/xid"
 )
 
@@ -75,7 +76,7 @@ func (f *faults) note(r *Reading, e gpu.KernelEvent) {
 // recovered reports whether this reading holds the evidence that a fault is over.
 func recovered(f fault, r Reading) bool {
 	for _, d := range r.Devices {
-		if d.BusID != f.bus || slices.ContainsFunc(r.Failures, func(x gpu.Failure) bool { return blames(x, d) }) {
+		if d.BusID != f.bus || failed(d, r.Failures) {
 			continue
 		}
 		switch f.class.Recovery() {
@@ -100,6 +101,13 @@ func mark(r *gpu.Report, i int, health, message string) {
 			s.Health, s.HealthMessage = health, message
 		}
 	}
+}
+
+// failed reports whether a failure takes the card: one with a corrupted infoROM works.
+func failed(d gpu.Device, failures []gpu.Failure) bool {
+	return slices.ContainsFunc(failures, func(f gpu.Failure) bool {
+		return f.Code != smi.CodeInfoROM && blames(f, d)
+	})
 }
 
 // blames reports whether a failure names the card: by uuid or bus id where both

@@ -76,6 +76,18 @@ func TestAnXidTakesACardUntilThereIsEvidenceThatItIsBack(t *testing.T) {
 			[]string{"xid_79", "telemetry_error", "ok"},
 		},
 		{
+			"one that only warns is an answer",
+			[]Reading{
+				{Report: gpu.Report{}, Events: event(xid.KindXID, 79)},
+				{Report: gpu.Report{
+					Devices: there.Devices, Stats: there.Stats,
+					Failures: []gpu.Failure{{Index: card.Index, Code: "inforom_corrupted", Message: "WARNING"}},
+				}},
+				{Report: there},
+			},
+			[]string{"xid_79", "inforom_corrupted", "ok"},
+		},
+		{
 			"the same error again is one failure",
 			[]Reading{{Report: there, Events: slices.Concat(event(xid.KindXID, 119), event(xid.KindXID, 119))}},
 			[]string{"xid_119"},

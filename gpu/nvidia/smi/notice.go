@@ -37,7 +37,6 @@ const (
 
 	codeInterrupt = "interrupt_issue"
 	codeTelemetry = "telemetry_error"
-	codeInfoROM   = "inforom_corrupted"
 
 	codeNoDevices = "no_devices"
 )
@@ -45,6 +44,9 @@ const (
 // CodeInvalidField is the collector error of a query with a field that this
 // version of nvidia-smi does not know; its message quotes the field.
 const CodeInvalidField = "invalid_field"
+
+// CodeInfoROM is the failure of a card that works all the same.
+const CodeInfoROM = "inforom_corrupted"
 
 // CodeInvalidArgument is the collector error of options that this version of
 // nvidia-smi does not know.
@@ -64,7 +66,7 @@ var nvmlCodes = map[string]string{
 	"gpu requires reset":                         codeReset,
 	"insufficient external power":                codePower,
 	"nvml shared library not found":              "library_not_found",
-	"corrupted inforom":                          codeInfoROM,
+	"corrupted inforom":                          CodeInfoROM,
 	"in use by another client":                   "in_use",
 }
 
@@ -165,7 +167,7 @@ func (d *document) cardError(at int, before string) bool {
 		f.Code = handleCode(m[3])
 	default:
 		if m := infoROM.FindStringSubmatch(line); m != nil {
-			f.BusID, f.Code, f.warning = text.BusID(m[1]), codeInfoROM, true
+			f.BusID, f.Code, f.warning = text.BusID(m[1]), CodeInfoROM, true
 		}
 	}
 	if f.Code == "" {
