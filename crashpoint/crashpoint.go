@@ -3,6 +3,6 @@
 //
 // In a normal build Reach is empty and costs nothing. Built with the tag faults, it kills
 // the process with SIGKILL at the moment that the environment variable CRASHPOINT names,
-// so that tests can have a real agent die there. The package decides nothing else and
-// runs no goroutine.
+// or holds what came there at the moment of HOLDPOINT, so that tests can have a real agent
+// die there, or something else happen. The package decides nothing and runs no goroutine.
 package crashpoint

@@ -3,42 +3,82 @@
 package crashpoint
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
-// Variable names the point at which the process is to die: NAME, NAME#N for the N-th time
-// it gets there, *#N for the N-th point it gets to, whichever that is.
-const Variable = "CRASHPOINT"
+// The variables of the environment that name a point: NAME, NAME#N for the N-th time the
+// process gets there, *#N for the N-th point it gets to, whichever that is.
+const (
+	DieVariable  = "CRASHPOINT" // where the process dies
+	HoldVariable = "HOLDPOINT"  // where it waits, as long as there is the file
+	FileVariable = "HOLDFILE"   // that it makes there
+)
 
 var (
-	at, pass = parse(os.Getenv(Variable))
-	passed   atomic.Int64
+	die  = parse(DieVariable)
+	hold = parse(HoldVariable)
 )
 
-func parse(value string) (name string, pass int64) {
-	name, n, ok := strings.Cut(value, "#")
-	if !ok {
-		return name, 1
-	}
-	pass, err := strconv.ParseInt(n, 10, 64)
-	if err != nil || pass < 1 {
-		panic(Variable + "=" + value + ": want NAME or NAME#N")
-	}
-	return name, pass
+// point is a place and the time of getting there that counts.
+type point struct {
+	name   string
+	pass   int64
+	passed atomic.Int64
 }
 
-// Reach says that the agent has come to the point of that name, and kills it there if
-// this is where it is to die.
+func parse(variable string) *point {
+	name, n, ok := strings.Cut(os.Getenv(variable), "#")
+	p := &point{name: name, pass: 1}
+	if !ok {
+		return p
+	}
+	var err error
+	if p.pass, err = strconv.ParseInt(n, 10, 64); err != nil || p.pass < 1 {
+		panic(variable + ": want NAME or NAME#N, got #" + n)
+	}
+	return p
+}
+
+func (p *point) reached(name string) bool {
+	return (p.name == name || p.name == "*") && p.passed.Add(1) == p.pass
+}
+
+// Reach says that the agent has come to the point of that name, and kills or holds it
+// there if this is the one.
 func Reach(name string) {
-	if at != name && at != "*" || passed.Add(1) != pass {
-		return
+	if die.reached(name) {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+			panic(err)
+		}
+		select {} // until the signal has arrived
 	}
-	if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
-		panic(err)
+	if hold.reached(name) {
+		if err := wait(os.Getenv(FileVariable)); err != nil {
+			panic(err)
+		}
 	}
-	select {} // until the signal has arrived
+}
+
+// wait makes the file and returns when somebody has removed it.
+func wait(file string) error {
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		return err
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for range tick.C {
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
 }

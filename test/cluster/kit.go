@@ -21,6 +21,9 @@ type Kit struct {
 	dir    string
 	images *stage.Images
 	err    error
+
+	mu    sync.Mutex
+	later []func() error
 }
 
 // NewKit makes a kit whose agent is built with the tags.
@@ -56,6 +59,13 @@ func (k *Kit) make(ctx context.Context) (err error) {
 	return err
 }
 
+// Later has f called when all tests of the package are over.
+func (k *Kit) Later(f func() error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.later = append(k.later, f)
+}
+
 // Binary is the path of the agent's binary.
 func (k *Kit) Binary() string { return filepath.Join(k.dir, "heteroflow-agent") }
 
@@ -64,6 +74,9 @@ func (k *Kit) Images() *stage.Images { return k.images }
 
 func (k *Kit) close() error {
 	var errs []error
+	for _, f := range k.later {
+		errs = append(errs, f())
+	}
 	if k.images != nil {
 		errs = append(errs, k.images.Close())
 	}

@@ -126,8 +126,8 @@ func (w *World) Act(id string, action operator.Action) {
 // Patience is how long anything may take on a busy machine.
 const Patience = 90 * time.Second
 
-// Eventually asks until the answer is yes.
-func (w *World) Eventually(what string, ask func() bool) {
+// Eventually asks until the answer is yes. Where that does not come, the details say more.
+func (w *World) Eventually(what string, ask func() bool, details ...func() string) {
 	w.T.Helper()
 	deadline := time.After(Patience)
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -135,6 +135,9 @@ func (w *World) Eventually(what string, ask func() bool) {
 	for !ask() {
 		select {
 		case <-deadline:
+			for _, more := range details {
+				what += ": " + more()
+			}
 			w.T.Fatalf("not within %v: %s", Patience, what)
 		case <-tick.C:
 		}

@@ -42,7 +42,7 @@ const pingTimeout = 5 * time.Second
 func RequireDocker(t testing.TB) string {
 	t.Helper()
 	host := valueOr(DockerVariable, DefaultDocker)
-	err := pingDocker(t.Context(), host)
+	err := PingDocker(t.Context(), host)
 	settle(t, err, RequireDockerVariable, "test/daemon/docker.sh start")
 	return host
 }
@@ -52,7 +52,7 @@ func RequireDocker(t testing.TB) string {
 func RequireContainerd(t testing.TB) string {
 	t.Helper()
 	address := valueOr(ContainerdVariable, DefaultContainerd)
-	err := pingContainerd(t.Context(), address)
+	err := PingContainerd(t.Context(), address)
 	settle(t, err, RequireContainerdVariable, "test/daemon/containerd.sh start")
 	return address
 }
@@ -78,7 +78,8 @@ func settle(t testing.TB, err error, variable, remedy string) {
 
 var errNotUnix = errors.New("only unix:///path is supported")
 
-func pingDocker(ctx context.Context, host string) error {
+// PingDocker asks the Docker daemon at host, unix:///path, whether it is there.
+func PingDocker(ctx context.Context, host string) error {
 	path, ok := strings.CutPrefix(host, "unix://")
 	if !ok || !strings.HasPrefix(path, "/") {
 		return fmt.Errorf("ask Docker at %s: %w", host, errNotUnix)
@@ -91,7 +92,8 @@ func pingDocker(ctx context.Context, host string) error {
 	return nil
 }
 
-func pingContainerd(ctx context.Context, path string) error {
+// PingContainerd asks the containerd at the socket whether it is there.
+func PingContainerd(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	if err := pingGRPC(ctx, path); err != nil {

@@ -90,10 +90,10 @@ func TestPingTellsADaemonFromWhatIsNone(t *testing.T) {
 			socket := tt.socket(t)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			wantError(t, "Docker", pingDocker(ctx, "unix://"+socket), tt.docker)
+			wantError(t, "Docker", PingDocker(ctx, "unix://"+socket), tt.docker)
 			ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			wantError(t, "containerd", pingContainerd(ctx, socket), tt.grpc)
+			wantError(t, "containerd", PingContainerd(ctx, socket), tt.grpc)
 		})
 	}
 }
@@ -107,7 +107,7 @@ func wantError(t *testing.T, daemon string, err error, want string) {
 
 func TestDockerHostMustBeAUnixSocket(t *testing.T) {
 	for _, host := range []string{"tcp://127.0.0.1:2375", "/var/run/docker.sock", "unix://relative"} {
-		wantError(t, host, pingDocker(t.Context(), host), "only unix:///path")
+		wantError(t, host, PingDocker(t.Context(), host), "only unix:///path")
 	}
 }
 

@@ -204,3 +204,20 @@ func TestTouchCreatesFiles(t *testing.T) {
 		t.Errorf("created %q, %v", matches, err)
 	}
 }
+
+func TestNoteTellsOfStartsAndEnds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notes")
+	if code, _, errs := call(t, "note", path, "exit", "3"); code != 3 {
+		t.Fatalf("status %d: %s", code, errs)
+	}
+	if code, _, errs := call(t, "note", path, "sleep", "1ms"); code != 0 {
+		t.Fatalf("status %d: %s", code, errs)
+	}
+	got, err := os.ReadFile(path)
+	if want := "start\nend 3\nstart\nend 0\n"; err != nil || string(got) != want {
+		t.Errorf("noted %q, %v, want %q", got, err, want)
+	}
+	if code, _, _ := call(t, "note", path, "dance"); code != exitUsage {
+		t.Errorf("an unknown mode: status %d", code)
+	}
+}
