@@ -73,8 +73,9 @@ demo: build $(RUNTIME) ## play three tasks end to end on this machine (as root; 
 	bin/demo -runtime $(RUNTIME)
 
 .PHONY: test
-test: deps hook daemons ## run all tests, with the race detector, against the real daemons (as root)
-	HFTEST_REQUIRE_DOCKER=1 HFTEST_REQUIRE_CONTAINERD=1 HFTEST_REQUIRE_CDI_HOOK=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go test -race -timeout 45m $(TEST_FLAGS) ./...
+test: deps nvidia daemons ## run all tests, with the race detector, against the real daemons (as root)
+	PATH=$(TOOLS):$$PATH HFTEST_REQUIRE_DOCKER=1 HFTEST_REQUIRE_CONTAINERD=1 HFTEST_REQUIRE_PROGRAMS=1 \
+	  CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go test -race -timeout 45m $(TEST_FLAGS) ./...
 
 .PHONY: lint
 lint: go tools ## vet, golangci-lint, shellcheck, known vulnerabilities
@@ -86,11 +87,12 @@ lint: go tools ## vet, golangci-lint, shellcheck, known vulnerabilities
 	  code=$$?; [ $$code -eq 3 ] && exit 3; \
 	  echo "govulncheck could not run (exit $$code): its database cannot be reached from here" >&2; }
 
-# The hook that a spec of NVIDIA's generator calls is of the release whose generator we build.
-.PHONY: tools hook
+# NVIDIA's own programs are of the release whose generator of specs we build.
+.PHONY: tools nvidia
 tools: INSTALL = $(GOLANGCI) $(GOVULNCHECK)
-hook: INSTALL = $(TOOLKIT)/cmd/nvidia-cdi-hook@$(shell go list -m -f '{{.Version}}' $(TOOLKIT))
-tools hook: go
+nvidia: RELEASE = $(shell go list -m -f '{{.Version}}' $(TOOLKIT))
+nvidia: INSTALL = $(TOOLKIT)/cmd/nvidia-cdi-hook@$(RELEASE) $(TOOLKIT)/cmd/nvidia-container-runtime@$(RELEASE)
+tools nvidia: go
 	@mkdir -p $(TOOLS)
 	@for tool in $(INSTALL); do \
 	  name=$${tool%@*}; name=$(TOOLS)/$${name##*/}; \

@@ -17,37 +17,15 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 
 	"github.com/heteroflow/node-agent/gpu/nvidia/nvml/wire"
+	"github.com/heteroflow/node-agent/test/daemon"
 	"github.com/heteroflow/node-agent/test/workload/report"
 )
-
-// requireVariable makes it a failure, and not a reason to skip, that a program is missing.
-const requireVariable = "HFTEST_REQUIRE_CDI_HOOK"
-
-// program finds a program that the test cannot do without: where "make hook" puts it, or on
-// the path.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	built, err := filepath.Abs(filepath.Join("..", "..", ".tools", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, candidate := range []string{built, name} {
-		if path, err := exec.LookPath(candidate); err == nil {
-			return path
-		}
-	}
-	missing := "no " + name + ": a container with a simulated card cannot be run (make deps hook)"
-	if os.Getenv(requireVariable) == "1" {
-		t.Fatal(missing)
-	}
-	t.Skip(missing)
-	return ""
-}
 
 // TestAContainerSeesItsCardAndNoOther runs a container as an engine does: the
 // spec's edits in its configuration, the real nvidia-cdi-hook as its hook.
 func TestAContainerSeesItsCardAndNoOther(t *testing.T) {
-	hook, runc := program(t, "nvidia-cdi-hook"), program(t, "runc")
+	hook := daemon.RequireProgram(t, "nvidia-cdi-hook", "make nvidia, and .tools on the path")
+	runc := daemon.RequireProgram(t, "runc", "make docker")
 	if os.Getuid() != 0 {
 		t.Skip("containers are run by root here")
 	}

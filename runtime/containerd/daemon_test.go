@@ -85,6 +85,9 @@ type flavour struct {
 // binariesVariable overrides where other versions than the system's are looked for.
 const binariesVariable = "HFTEST_CONTAINERD_BINARIES"
 
+// requireVariable makes it a failure, and not a reason to skip, that containerd 2 is missing.
+const requireVariable = "HFTEST_REQUIRE_CONTAINERD2"
+
 func flavours() []flavour {
 	root := os.Getenv(binariesVariable)
 	if root == "" {
@@ -132,7 +135,11 @@ func startDaemon(t testing.TB, f flavour) *daemon {
 	}
 	for _, program := range []string{"containerd", "containerd-shim-runc-v2"} {
 		if _, err := os.Stat(filepath.Join(f.binDir, program)); err != nil {
-			t.Skipf("no %s: %v (%s says where to look)", f.name, err, binariesVariable)
+			missing := fmt.Sprintf("no %s: %v (%s says where to look, make containerd2 builds version 2)", f.name, err, binariesVariable)
+			if f.config == "3" && os.Getenv(requireVariable) == "1" {
+				t.Fatal(missing)
+			}
+			t.Skip(missing)
 		}
 	}
 	if _, err := exec.LookPath(f.oci); f.oci != "" && err != nil {
