@@ -27,6 +27,9 @@ func ParseMatrix(kind Vendor, lines []string) *Topology {
 			m.Kind = string(kind)
 			rows := 0
 			for _, row := range lines[i+1:] {
+				if next, ok := matrixHeader(row); ok && slices.Equal(next.labels, m.labels) {
+					break // the next round of a loop
+				}
 				if m.row(row) {
 					rows++
 				}

@@ -63,6 +63,11 @@ func TestParseMatrix(t *testing.T) {
 		},
 		{"the heading of one card in a log", "GPU0 00000000:01:00.0\n    Index : 0\nGPU1 00000000:02:00.0\n", nil},
 		{"a name below which no row stands", "GPU0 Some Card\nGPU1 Some Card\n", nil},
+		{
+			"printed twice",
+			strings.Repeat("GPU0 GPU1 CPU Affinity\nGPU0 X PHB 0-3\nGPU1 PHB X 4-7\n\n", 2),
+			&Topology{Kind: "nvidia", Links: []Link{{0, 1, "PHB"}}, NUMA: []Affinity{{0, nil, "0-3"}, {1, nil, "4-7"}}},
+		},
 		{"no matrix", "Legend:\n  X    = Self\nGPU0  X  SYS\n", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
