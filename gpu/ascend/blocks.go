@@ -70,7 +70,7 @@ func parseBlocks(lines []string, sc scope) (gpu.Parsed, bool) {
 		return gpu.Parsed{}, false
 	}
 	var p gpu.Parsed
-	for _, b := range readBlocks(all, sc) {
+	for _, b := range merged(readBlocks(all, sc)) {
 		if b.card == nil && len(b.values) == 0 { // processes of a card that nobody named
 			p.Processes = append(p.Processes, b.processes...)
 			continue
@@ -111,6 +111,37 @@ func readBlocks(all []entry, sc scope) []block {
 		card, from = id(e.value), i+1
 	}
 	return append(out, chips(all[from:], card, sc.chip)...)
+}
+
+// merged puts together what several queries, or the rounds of a loop, say of one
+// chip; of two values of a key the first stands.
+func merged(blocks []block) []block {
+	var out []block
+	for _, b := range blocks {
+		at := slices.IndexFunc(out, func(o block) bool {
+			return b.card != nil && equal(o.card, b.card) && equal(o.chip, b.chip)
+		})
+		if at < 0 {
+			out = append(out, b)
+			continue
+		}
+		for key, value := range b.values {
+			if _, twice := out[at].values[key]; !twice {
+				out[at].values[key] = value
+			}
+		}
+		for _, f := range b.faults {
+			if !slices.Contains(out[at].faults, f) {
+				out[at].faults = append(out[at].faults, f)
+			}
+		}
+		for _, process := range b.processes {
+			if !slices.ContainsFunc(out[at].processes, func(o gpu.Process) bool { return o.PID == process.PID }) {
+				out[at].processes = append(out[at].processes, process)
+			}
+		}
+	}
+	return out
 }
 
 // nameless splits the answers of a shell's loop over the cards where they name

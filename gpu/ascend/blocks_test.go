@@ -102,6 +102,12 @@ func TestAQueryOfOneCardSaysWhatItPrintsAndNoMore(t *testing.T) {
 			"0: chip 0 health=ok\n1: chip 0 health=failed (Alarm)\n2: chip 0 health=ok\n" +
 				"failure 1 health_alarm: health Alarm: node type=SoC (error code 80E01801)",
 		},
+		{
+			"several queries of one chip, one after the other", "info -t usages -i 2; npu-smi info -t temp -i 2",
+			"\tNPU ID : 2\n\tChip Count : 1\n\n\tHBM Capacity(MB) : 65536\n\tAicore Usage Rate(%) : 6\n\tChip ID : 0\n" +
+				"\tNPU ID : 2\n\tChip Count : 1\n\n\tNPU Temperature (C) : 44\n\tChip ID : 0",
+			"0: card 2 chip 0 total=65536 util=6 temp=44",
+		},
 		{"only that chip", "info -t proc-mem -i 3 -c 1", "\tNo process in device.", "0: card 3 chip 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package ascend
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -66,7 +67,8 @@ func parseError(lines []string, _ scope) (gpu.Parsed, bool) {
 			}
 		}
 		if len(said) > 0 {
-			return gpu.Parsed{CollectorError: &gpu.CollectorError{Code: e.code, Message: strings.Join(said, "; ")}}, true
+			message := strings.Join(slices.Compact(said), "; ")
+			return gpu.Parsed{CollectorError: &gpu.CollectorError{Code: e.code, Message: message}}, true
 		}
 	}
 	return gpu.Parsed{}, false

@@ -1,6 +1,7 @@
 package ascend
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -18,9 +19,13 @@ var accelerator = text.Lazy(`^((?:[0-9a-fA-F]{4,}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2
 func parseLspci(lines []string, _ scope) (gpu.Parsed, bool) {
 	var p gpu.Parsed
 	for _, line := range lines {
-		if m := accelerator.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
-			d := device(len(p.GPUs))
-			d.BusID = text.BusID(m[1])
+		m := accelerator.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil {
+			continue
+		}
+		d := device(len(p.GPUs))
+		d.BusID = text.BusID(m[1])
+		if !slices.ContainsFunc(p.GPUs, func(o gpu.Device) bool { return o.BusID == d.BusID }) {
 			p.GPUs = append(p.GPUs, d)
 		}
 	}

@@ -43,7 +43,8 @@ func readMapping(lines []string) (rows []mapped, ok bool) {
 			logic: id(cell("Chip Logic ID")), phy: id(cell("Chip Phy-ID")),
 			name: text.String(cell("Chip Name")),
 		}
-		if m.card != nil && m.chip != nil && (m.logic != nil || m.phy != nil) && !helperChip(m.name) {
+		again := slices.ContainsFunc(rows, func(o mapped) bool { return equal(o.card, m.card) && equal(o.chip, m.chip) })
+		if m.card != nil && m.chip != nil && (m.logic != nil || m.phy != nil) && !helperChip(m.name) && !again {
 			rows = append(rows, m)
 		}
 	}

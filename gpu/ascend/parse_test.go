@@ -119,6 +119,31 @@ func TestATextCutAfterAnyLineSaysNothingElse(t *testing.T) {
 	}
 }
 
+// The rounds of a loop are one list of cards, where the text names them.
+func TestWhatIsPrintedTwiceIsListedOnce(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no testdata", err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		once := parse(t, string(raw))
+		if len(once.GPUs) > 0 && once.GPUs[0].Card == nil {
+			continue
+		}
+		twice := parse(t, string(raw)+"\n"+string(raw))
+		if diff := cmp.Diff(once.GPUs, twice.GPUs); diff != "" {
+			t.Errorf("%s (-once +twice):\n%s", file, diff)
+		}
+		if diff := cmp.Diff(once.Topology, twice.Topology); diff != "" {
+			t.Errorf("%s (-once +twice):\n%s", file, diff)
+		}
+	}
+}
+
 func TestOneDieListedTwiceIsReported(t *testing.T) {
 	p := parse(t, "| NPU Name | Health | Power(W) Temp(C) Hugepages-Usage(page) |\n"+
 		"| Chip Phy-ID | Bus-Id | AICore(%) Memory-Usage(MB) HBM-Usage(MB) |\n"+

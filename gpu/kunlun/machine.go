@@ -21,6 +21,7 @@ const (
 	columnUtilization = 19
 	columnFirmware    = 20
 	columnModel       = 21
+	columnPlace       = 22 // of the chip on its board
 )
 
 var (
@@ -39,6 +40,9 @@ func parseMachine(lines []string) (gpu.Parsed, bool) {
 			continue
 		}
 		c := &card{number: number(f[columnDevice])}
+		if len(f) > columnPlace {
+			c.place = f[columnPlace]
+		}
 		d, s := &c.device, &c.stats
 		d.BusID, d.Serial = text.BusID(f[columnBus]), text.String(f[columnSerial])
 		d.Model = text.String(strings.Trim(f[columnModel], `"`))

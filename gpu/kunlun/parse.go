@@ -3,6 +3,7 @@ package kunlun
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -54,17 +55,20 @@ func isKunlun(output []byte) bool { return !isIntel(output) && kunlunWord.Match(
 
 // card is what an output says of one device.
 type card struct {
-	number *int // nil where the text does not say
+	number *int   // nil where the text does not say
+	place  string // of the chip on its board, where the text says it
 	device gpu.Device
 	stats  gpu.Stats
 	failed string // why the device is a failed one
 }
 
-// result puts the devices together. Where the text numbers none of them, or two
-// alike, a device's place is its index.
-func result(cards []*card) gpu.Parsed {
+// result puts the devices together, one that is printed again (in a loop) once.
+// Where the text numbers none of them, or two alike, a device's place is its
+// index. That is then each card's device.Index.
+func result(all []*card) gpu.Parsed {
 	unique, seen := true, map[int]bool{}
 	chips, onBoard := map[string]int{}, map[string]int{}
+	cards := distinct(all)
 	for _, c := range cards {
 		unique = unique && c.number != nil && !seen[*c.number]
 		if c.number != nil {
@@ -74,15 +78,15 @@ func result(cards []*card) gpu.Parsed {
 	}
 	var p gpu.Parsed
 	for i, c := range cards {
-		d, s := c.device, c.stats
-		d.Vendor, d.Type, d.Index = gpu.Kunlun, gpu.Kunlun, new(i)
+		c.device.Index = new(i)
 		if unique {
-			d.Index = c.number
-			if d.Minor == nil {
-				d.Minor = c.number
+			c.device.Index = c.number
+			if c.device.Minor == nil {
+				c.device.Minor = c.number
 			}
 		}
-		d.Card = d.Index
+		d, s := c.device, c.stats
+		d.Vendor, d.Type, d.Card = gpu.Kunlun, gpu.Kunlun, d.Index
 		if bus := d.BusID; bus != "" && chips[bus] > 1 { // the chips of a K200
 			d.Chip = new(onBoard[bus])
 			onBoard[bus]++
@@ -99,6 +103,24 @@ func result(cards []*card) gpu.Parsed {
 		}
 	}
 	return p
+}
+
+// distinct leaves out a device that was there before: the same number, on the same
+// place of the same board.
+func distinct(all []*card) []*card {
+	var out []*card
+	seen := map[string]bool{}
+	for _, c := range all {
+		if c.number != nil {
+			key := fmt.Sprint(*c.number, c.place, c.device.BusID, c.device.UUID, c.device.Serial)
+			if seen[key] {
+				continue
+			}
+			seen[key] = true
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 // physicalFunction is said of a card whose virtual functions are in use: it is

@@ -82,8 +82,8 @@ func TestTheChipsOfABoardAreToldApart(t *testing.T) {
 }
 
 func TestTwoDevicesOfOneNumberGetTheirPlaces(t *testing.T) {
-	line := "0000:87:00.0 0 0 02K0 41 0 0 0 37250 9 9 9 9 9 9 0 16 900 8064 0 1.0 \"K209\" 0\n"
-	p := parse(t, line+line)
+	const line = "0000:87:00.0 0 0 02K0 41 0 0 0 37250 9 9 9 9 9 9 0 16 900 8064 0 1.0 \"K209\" "
+	p := parse(t, line+"0\n"+line+"1\n"+line+"0\n") // the third is another round's
 	if len(p.GPUs) != 2 || *p.GPUs[0].Index != 0 || *p.GPUs[1].Index != 1 || p.GPUs[1].Minor != nil {
 		t.Errorf("%+v", p.GPUs)
 	}
@@ -122,6 +122,16 @@ func TestOtherFormsSayWhatTheyPrintAndNoMore(t *testing.T) {
 			"an error beside the table names a card by its address", row + "Unable to determine the device handle for XPU 0000:0B:00.0: XPU is lost.\n",
 			corpus.Brief(parse(t, row)) + "\nfailure 0000:0b:00.0 card_query_failed: " +
 				"Unable to determine the device handle for XPU 0000:0B:00.0: XPU is lost.",
+		},
+		{
+			"a loop over a card whose memory is its virtual function's", strings.Repeat(strings.Replace(row, "Disabled", "Enabled ", 1)+
+				strings.NewReplacer("|   1  P900 OAM", "|   2  P900 VF ", "0A:00.0", "0A:00.1", "Disabled", "N/A     ").Replace(row), 2),
+			"1: card 1 minor 1 model=P900 OAM bus=0000:0a:00.0 total=98304 used=97000 util=99 temp=41 power=399 limit=400 (" + physicalFunction + ")\n" +
+				"2: card 2 minor 2 model=P900 VF bus=0000:0a:00.1 total=98304 used=97000 util=99 temp=41 power=399 limit=400",
+		},
+		{
+			"a loop over the list", strings.Repeat("XPU 0: 00000000:21:00.0\nXPU 1: 00000000:22:00.0\n", 2),
+			"0: card 0 minor 0 bus=0000:21:00.0\n1: card 1 minor 1 bus=0000:22:00.0",
 		},
 		{"no card", "No devices were found\n", ""},
 		{

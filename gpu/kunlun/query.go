@@ -51,8 +51,9 @@ func parseQuery(lines []string) (gpu.Parsed, bool) {
 	p := result(cards)
 	for i, q := range all {
 		for _, process := range q.processes {
-			process.Index = p.GPUs[i].Index
-			p.Processes = append(p.Processes, process)
+			if process.Index = cards[i].device.Index; process.Index != nil {
+				p.Processes = append(p.Processes, process)
+			}
 		}
 	}
 	return p, len(all) > 0

@@ -26,6 +26,7 @@ type table struct {
 	cards     []*card
 	seen      map[string]bool // numbers and addresses of cards
 	line2     bool            // the last card waits for its second line
+	again     bool            // the lines are of a card that was there before
 	processes []gpu.Process
 }
 
@@ -53,7 +54,7 @@ func (t *table) line(line string) {
 	case len(cells) >= 3 && t.nameLine(cells):
 	case len(cells) >= 2 && t.line2:
 		t.powerLine(cells)
-	case len(cells) >= 3 && cells[0] == "" && len(t.cards) > 0 && strings.EqualFold(cells[2], "Enabled"):
+	case len(cells) >= 3 && cells[0] == "" && len(t.cards) > 0 && !t.again && strings.EqualFold(cells[2], "Enabled"):
 		t.cards[len(t.cards)-1].stats.HealthMessage = physicalFunction
 	}
 }
@@ -85,7 +86,8 @@ func (t *table) nameLine(cells []string) bool {
 	c := &card{number: number(m[1])}
 	c.device.Model, c.device.BusID = m[2], text.BusID(bus)
 	key := m[1] + " " + c.device.BusID
-	if t.line2 = !t.seen[key]; t.line2 {
+	t.again, t.line2 = t.seen[key], !t.seen[key]
+	if !t.again {
 		t.seen[key] = true
 		t.cards = append(t.cards, c)
 	}
