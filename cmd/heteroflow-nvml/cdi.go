@@ -47,9 +47,6 @@ func (h *helper) cdi(raw json.RawMessage) (any, *wire.Error) {
 	if failure := h.ready(); failure != nil {
 		return nil, failure
 	}
-	if missing := h.lib.lacks(usedByCDI...); missing != "" {
-		return nil, noSpec("the driver's library has no %s", missing)
-	}
 	if p.Hook == "" {
 		p.Hook = defaultHook
 	}
@@ -82,17 +79,29 @@ func (h *helper) generate(p wire.CDIParams) (wire.CDI, error) {
 		return answer, err
 	}
 	driver, dev := h.roots(p)
-	generator, err := nvcdi.New(
-		nvcdi.WithLogger(log), nvcdi.WithMode(nvcdi.ModeNvml), nvcdi.WithNvmlLib(h.lib.Interface),
+	mode := h.mode(dev)
+	if missing := h.lib.lacks(usedByMode[mode]...); missing != "" {
+		return answer, fmt.Errorf("the driver's library has no %s", missing)
+	}
+	options := []nvcdi.Option{
+		nvcdi.WithLogger(log), nvcdi.WithMode(mode), nvcdi.WithNvmlLib(h.lib.Interface),
 		nvcdi.WithDriverRoot(driver), nvcdi.WithDevRoot(dev), nvcdi.WithNVIDIACDIHookPath(p.Hook),
 		nvcdi.WithDeviceNamers(byIndex, byUUID),
 		// It would open the driver a second time, by another library.
 		nvcdi.WithFeatureFlags(nvcdi.FeatureDisableNvsandboxUtils),
-	)
+	}
+	if mode == nvcdi.ModeCSV {
+		lists, err := tegraLists(p.Root)
+		if err != nil {
+			return answer, err
+		}
+		options = append(options, nvcdi.WithCSVFiles(lists))
+	}
+	generator, err := nvcdi.New(options...)
 	if err != nil {
 		return answer, err
 	}
-	devices, err := devicesOf(generator, p.Devices, answer.Absent)
+	devices, err := h.devicesOf(generator, mode, p.Devices, answer.Absent)
 	if err != nil {
 		return answer, err
 	}
@@ -111,9 +120,22 @@ func (h *helper) generate(p wire.CDIParams) (wire.CDI, error) {
 		if err := onHost.Transform(made.Raw()); err != nil {
 			return answer, err
 		}
+		linksOnHost(made.Raw(), p.Root)
 	}
 	answer.Spec, err = json.Marshal(made.Raw())
 	return answer, err
+}
+
+// linksOnHost makes the links of a hook the host's. Those of a Tegra system's lists are left
+// below root by the transformation of paths.
+func linksOnHost(s *specs.Spec, root string) {
+	for _, hook := range s.ContainerEdits.Hooks {
+		for i, arg := range hook.Args {
+			if target, link, ok := strings.Cut(arg, "::"); ok {
+				hook.Args[i] = target + "::" + strings.TrimPrefix(link, filepath.Clean(root))
+			}
+		}
+	}
 }
 
 // roots are the directories, as this process sees them, below which the driver's
@@ -137,7 +159,10 @@ func (h *helper) roots(p wire.CDIParams) (driver, dev string) {
 }
 
 // devicesOf describes the devices that are asked for, or all there are.
-func devicesOf(generator nvcdi.Interface, uuids []string, absent map[string]string) ([]specs.Device, error) {
+func (h *helper) devicesOf(generator nvcdi.Interface, mode nvcdi.Mode, uuids []string, absent map[string]string) ([]specs.Device, error) {
+	if n, _ := h.lib.DeviceGetCount(); mode == nvcdi.ModeWsl || mode == nvcdi.ModeCSV && n == 1 {
+		return h.onlyCard(generator, uuids, absent)
+	}
 	if len(uuids) == 0 {
 		return generator.GetDeviceSpecsByID("all")
 	}
