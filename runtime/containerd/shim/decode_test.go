@@ -11,7 +11,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/ttrpc"
 	"github.com/containerd/typeurl/v2"
-	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -46,8 +47,8 @@ func FuzzResponse(f *testing.F) {
 	for _, seed := range []*ttrpc.Response{
 		{Payload: exit},
 		{Payload: marshal(f, &task.StatsResponse{Stats: metrics})},
-		{Status: &status.Status{Code: 5, Message: "no such task"}},
-		{Status: &status.Status{Code: -1, Message: "odd"}, Payload: exit},
+		{Status: status.New(codes.NotFound, "no such task").Proto()},
+		{Status: status.New(codes.Internal, "odd").Proto(), Payload: exit},
 	} {
 		f.Add(marshal(f, seed))
 	}
