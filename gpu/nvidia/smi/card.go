@@ -17,6 +17,9 @@ const (
 	fieldUUID
 	fieldModel
 	fieldBusID
+	fieldPCIDomain // the address in parts
+	fieldPCIBus
+	fieldPCIDevice
 	fieldSerial
 	fieldVBIOS
 	fieldDriver
@@ -61,7 +64,8 @@ type card struct {
 	action   string // the GPU Recovery Action
 	fault    string // codeLost or codeReset, from a value's place
 	broken   []field
-	word     string // by which a reading says that it is broken
+	pci      [3]string // domain, bus, device
+	word     string    // by which a reading says that it is broken
 	warnings []string
 	failed   bool // a failure line blames it
 
@@ -116,6 +120,8 @@ func (c *card) setDevice(f field, value string) {
 		d.Model = value
 	case fieldBusID:
 		d.BusID = text.BusID(value)
+	case fieldPCIDomain, fieldPCIBus, fieldPCIDevice:
+		c.pci[f-fieldPCIDomain] = value
 	case fieldSerial:
 		d.Serial = value
 	case fieldVBIOS:

@@ -16,6 +16,7 @@ var columns = map[string]field{
 	"uuid":  fieldUUID, "gpu_uuid": fieldUUID,
 	"name": fieldModel, "gpu_name": fieldModel,
 	"pci.bus_id": fieldBusID, "gpu_bus_id": fieldBusID,
+	"pci.domain": fieldPCIDomain, "pci.bus": fieldPCIBus, "pci.device": fieldPCIDevice,
 	"serial": fieldSerial, "gpu_serial": fieldSerial,
 	"vbios_version":  fieldVBIOS,
 	"driver_version": fieldDriver, "kmd_version": fieldDriver,
@@ -187,6 +188,9 @@ func (r *csvReader) cardRow(line int, cells []string) bool {
 	for i, name := range names {
 		c.set(columns[name], values[i])
 		said = said || !unread(values[i])
+	}
+	if c.device.BusID == "" {
+		c.device.BusID = text.JoinBusID(c.pci[0], c.pci[1], c.pci[2], "")
 	}
 	switch at := r.sampled(c); {
 	case at >= 0:

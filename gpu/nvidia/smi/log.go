@@ -37,7 +37,7 @@ var logFields = map[string]field{
 
 var (
 	logTitle = text.Lazy(`^=+\s*NVSMI LOG\s*=+`)
-	logCard  = text.Lazy(`(?i)^GPU\s+((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s*$`)
+	logCard  = text.Lazy(`(?i)^\s*GPU\s+((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s*$`)
 )
 
 // section is a heading whose lines are indented deeper than indent.

@@ -409,6 +409,25 @@ func TestColumnsOfAQueryAreFoundByNameWhereverTheyStand(t *testing.T) {
 	}
 }
 
+func TestAnAddressInPartsIsPutTogether(t *testing.T) {
+	for cells, want := range map[string]string{
+		"0x17, 0x00, 0x0002": "0002:17:00.0", "0x17, 0x00, [N/A]": "0000:17:00.0", "[N/A], 0x00, 0x0002": "",
+	} {
+		res := parse(t, "nvidia-smi --query-gpu=index,pci.bus,pci.device,pci.domain --format=csv,noheader", 0, "3, "+cells)
+		if got := res.GPUs[0].BusID; got != want {
+			t.Errorf("%s: %q, want %q", cells, got, want)
+		}
+	}
+}
+
+func TestALogThatWasIndentedAsAWholeIsRead(t *testing.T) {
+	log := string(read(t, "log-mig.txt"))
+	want := parse(t, "nvidia-smi -q", 0, log)
+	if diff := cmp.Diff(want, parse(t, "nvidia-smi -q", 0, "    "+strings.ReplaceAll(log, "\n", "\n    "))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestARowThatDoesNotFitItsColumnsIsNoCard(t *testing.T) {
 	for _, rows := range []string{"0, GPU-2b, 40, 50, 60", "0, GPU-2b\n1, GPU-2c, 40, 50"} {
 		res, err := Parse(

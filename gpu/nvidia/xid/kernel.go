@@ -18,7 +18,8 @@ const (
 const address = `((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)`
 
 var (
-	xidLine  = text.Lazy(`NVRM:\s+Xid\s+\((?:PCI:)?` + address + `\):\s+(\d{1,4})\b`)
+	// For an instance of a card in MIG mode " GPU-I:05", or that and " GPU-CI:00", follows the address.
+	xidLine  = text.Lazy(`NVRM:\s+Xid\s+\((?:PCI:)?` + address + `(?:\s+GPU-C?I:\w+)*\):\s+(\d{1,4})\b`)
 	sxidLine = text.Lazy(`SXid\s+\((?:PCI:)?` + address + `\):\s+(\d{1,6})\b`)
 	offLine  = text.Lazy(`(?i)fallen off the bus`)
 	gpuLine  = text.Lazy(`NVRM:.*\bGPU\b.*?\b` + address)

@@ -84,6 +84,13 @@ func TestTheDriversLinesInAKernelLogAreEvents(t *testing.T) {
 		{"an Xid of an old driver", kernelOld, []gpu.KernelEvent{{
 			Kind: KindXID, Code: new(31), BusIDs: []string{"0000:03:00.0"}, Message: "NVRM: Xid (0000:03:00): 31, Ch 0000001e",
 		}}},
+		{
+			"an Xid of an instance", "[ 2.5] NVRM: Xid (PCI:0000:5e:00 GPU-I:05 GPU-CI:00): 94, pid=7, Contained: SM\n",
+			[]gpu.KernelEvent{{
+				Kind: KindXID, Code: new(94), BusIDs: []string{"0000:5e:00.0"},
+				Message: "NVRM: Xid (PCI:0000:5e:00 GPU-I:05 GPU-CI:00): 94, pid=7, Contained: SM",
+			}},
+		},
 		{"a message broken over three lines", kernelOff, []gpu.KernelEvent{{
 			Kind: KindOff, BusIDs: []string{"0000:c1:00.0"},
 			Message: "NVRM: fallen off the bus and is not responding to commands.",
