@@ -18,10 +18,7 @@ import (
 	"github.com/heteroflow/node-agent/agent/reconcile"
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
 	"github.com/heteroflow/node-agent/agent/wake"
-	"github.com/heteroflow/node-agent/gpu"
-	"github.com/heteroflow/node-agent/gpu/cdi"
 	"github.com/heteroflow/node-agent/gpu/nvidia"
-	"github.com/heteroflow/node-agent/gpu/nvidia/nvml"
 	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/runtime/containerd"
 	"github.com/heteroflow/node-agent/runtime/docker"
@@ -39,10 +36,8 @@ func (a *Agent) wireTasks() error {
 	}
 	a.cards = cards.New(cards.Options{
 		Inventory: a.gpus, Period: a.cfg.GPU.InventoryPeriod, Log: a.log,
-		MPS: nvidia.MPS{Run: a.machine.Runner, Root: a.cfg.GPU.HostRoot},
-		Generator: cdi.New(cdi.Options{Dir: a.cfg.GPU.CDIDir, Root: a.cfg.GPU.HostRoot, Sources: map[gpu.Vendor]cdi.Source{
-			gpu.NVIDIA: &nvml.Specs{Client: a.machine.Helper, Else: cdi.Recipes(a.cfg.GPU.HostRoot, "")},
-		}}),
+		MPS:       nvidia.MPS{Run: a.machine.Runner, Root: a.cfg.GPU.HostRoot},
+		Generator: cards.NewGenerator(a.machine, a.cfg.GPU),
 	})
 	a.connector = connector.New(connector.Options{
 		Candidates: candidates, Labels: taskcontainer.OwnLabels(a.who.NodeID),
@@ -116,7 +111,7 @@ func (a *Agent) containerd() (runtime.Runtime, error) {
 	return containerd.New(containerd.Options{
 		Address: c.Address, Namespace: c.Namespace, Snapshotter: c.Snapshotter, OCIRuntime: c.OCIRuntime, HostsDir: c.HostsDir,
 		StateDir: filepath.Join(a.cfg.StateDir, "containerd"), RunDir: c.RunDir, LogBinary: self,
-		Bridge: c.Bridge, Subnet: subnet, CDIDirs: []string{"/etc/cdi", a.cfg.GPU.CDIDir}, Log: a.log,
+		Bridge: c.Bridge, Subnet: subnet, CDIDirs: cards.SpecDirs(a.cfg.GPU), Log: a.log,
 	})
 }
 
