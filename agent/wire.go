@@ -47,6 +47,7 @@ func (a *Agent) wireTasks() error {
 	a.waker = wake.New(wake.Options{Plane: a.client, RetryPeriod: a.cfg.Tasks.PollPeriod, Poll: a.poll, Log: a.log})
 	puller := pull.New(pull.Config{
 		Attempts: a.cfg.Pull.Attempts, Timeout: a.cfg.Pull.Timeout, InactivityTimeout: a.cfg.Pull.InactivityTimeout,
+		Room: a.imageRoom, UnpackFactor: a.cfg.Pull.UnpackFactor,
 	}, a.log)
 	a.drain = drain.New(a.journal, a.log, func() { a.executor.PollTasks() })
 	if a.executor, err = executor.New(executor.Options{
@@ -76,6 +77,16 @@ func (a *Agent) wireTasks() error {
 // free is what is free where a directory of the host is.
 func (a *Agent) free(ctx context.Context, dir string) (preflight.Space, bool) {
 	return a.host.Free(ctx, filepath.Join("/", a.cfg.GPU.HostRoot, dir))
+}
+
+// imageRoom is what is free where the runtime keeps images.
+func (a *Agent) imageRoom(ctx context.Context) (dir string, free preflight.Space, known bool) {
+	dir = a.connector.Status().Info.ImageDir
+	if dir == "" {
+		return "", preflight.Space{}, false
+	}
+	free, known = a.free(ctx, dir)
+	return dir, free, known
 }
 
 // candidates are the runtimes the configuration allows, the preferred one first.

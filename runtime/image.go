@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/distribution/reference"
@@ -23,6 +24,37 @@ type PullRequest struct {
 	// Progress, if set, is called whenever bytes have moved, never concurrently. A
 	// caller that hears nothing may conclude the pull has stalled.
 	Progress func(PullProgress)
+
+	// Admit, if set, is called before the first layer is fetched, with what is about to
+	// come. An error of it ends the pull, which returns it; errors.Is and errors.As find
+	// it.
+	Admit func(Fetch) error
+}
+
+// Fetch is what a pull is about to fetch: the layers that are not on this host yet.
+type Fetch struct {
+	Layers      int
+	PackedBytes int64 // of all of them, as they come from the registry
+	PlainBytes  int64 // the part of that which is not compressed
+	// Unknown is why this could not be found out; the rest then says nothing.
+	Unknown error
+}
+
+// Add adds a layer of so many bytes. What a registry says is not trusted: sizes below zero
+// count nothing, and sums have a greatest value.
+func (f *Fetch) Add(mediaType string, bytes int64) {
+	f.Layers++
+	f.PackedBytes = addUp(f.PackedBytes, bytes)
+	if strings.HasSuffix(mediaType, ".tar") { // else it ends in +gzip, .gzip, +zstd
+		f.PlainBytes = addUp(f.PlainBytes, bytes)
+	}
+}
+
+func addUp(sum, more int64) int64 {
+	if more = max(0, more); more > math.MaxInt64-sum {
+		return math.MaxInt64
+	}
+	return sum + more
 }
 
 // RegistryAuth is what a registry wants to see. It prints as *** in every format.

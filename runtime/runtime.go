@@ -92,7 +92,8 @@ const (
 type Info struct {
 	Version       string // the daemon's own version, "20.10.24+dfsg1"
 	APIVersion    string // negotiated API version, empty where there is no such thing
-	RootDir       string // where images and containers take their disk space
+	RootDir       string // where the daemon keeps its data
+	ImageDir      string // where images take their disk space, packed and unpacked; empty: not known
 	CgroupVersion int    // 1 or 2
 	CDI           bool   // Spec.CDIDevices can be given
 	// CDIDirs are where CDI specs are looked for, by the daemon or by the client for it.

@@ -90,6 +90,7 @@ type Pull struct {
 	Attempts          int           `koanf:"attempts" doc:"Tries at pulling a task's image. An image that is present costs none."`
 	Timeout           time.Duration `koanf:"timeout" doc:"Time limit of one try."`
 	InactivityTimeout time.Duration `koanf:"inactivity_timeout" doc:"A try in which no byte arrived for this long has stalled and is given up."`
+	UnpackFactor      float64       `koanf:"unpack_factor" doc:"How many bytes one byte of a compressed layer is taken to become when it is unpacked. A pull that would fill the disk where the runtime keeps images is refused by this forecast: programs come to 2 to 3, model weights to little more than 1."`
 }
 
 // Report bounds the delivery of a task's result.
@@ -133,7 +134,7 @@ func Default() Config {
 			ContainerLogs:    4,
 			LogTailBytes:     64 << 10,
 		},
-		Pull:            Pull{Attempts: 3, Timeout: 5 * time.Minute, InactivityTimeout: time.Minute},
+		Pull:            Pull{Attempts: 3, Timeout: 5 * time.Minute, InactivityTimeout: time.Minute, UnpackFactor: 2},
 		Report:          Report{Attempts: 6, InitialBackoff: time.Second, MaxBackoff: 10 * time.Second, Budget: time.Minute},
 		Volumes:         Volumes{Allow: []string{"/data", "/mnt", "/srv"}},
 		Log:             Log{Level: "info", Format: "json"},

@@ -97,6 +97,8 @@ func TestLoadRefuses(t *testing.T) {
 		"a server url without host":        {"server: {url: 'http://'}", "server.url"},
 		"no server url":                    {"log: {level: info}", "server.url: required"},
 		"one half of a client certificate": {"server: {url: 'http://h', client_cert_file: /x}", "both or neither"},
+		"an unpack factor below zero":      {"server: {url: 'http://h'}\npull: {unpack_factor: -0.5}", "pull.unpack_factor: -0.5"},
+		"an unpack factor that is none":    {"server: {url: 'http://h'}\npull: {unpack_factor: .nan}", "pull.unpack_factor"},
 		"a huge number of workers":         {"server: {url: 'http://h'}\ntasks: {workers: 100000}", "tasks.workers: 100000"},
 		"a subnet that is an address":      {"server: {url: 'http://h'}\nruntime: {containerd: {subnet: 10.0.0.1/24}}", "runtime.containerd.subnet"},
 		"a bridge name too long":           {"server: {url: 'http://h'}\nruntime: {containerd: {bridge: a-name-that-is-too-long}}", "runtime.containerd.bridge"},

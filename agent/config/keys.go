@@ -51,6 +51,8 @@ func describe(v reflect.Value) (typ, def string) {
 		return "boolean", fmt.Sprint(value)
 	case int, int64:
 		return "integer", fmt.Sprint(value)
+	case float64:
+		return "number", fmt.Sprint(value)
 	default:
 		panic("config: no description for a field of type " + v.Type().String())
 	}

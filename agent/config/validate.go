@@ -15,6 +15,9 @@ import (
 // mistake in the configuration.
 const MaxWorkers = 256
 
+// MaxUnpackFactor bounds pull.unpack_factor: DEFLATE makes no more than 1032 bytes of one.
+const MaxUnpackFactor = 1032
+
 // Validate returns every problem, each naming its key.
 func (c Config) Validate() error {
 	var v problems
@@ -55,6 +58,9 @@ func (c Config) Validate() error {
 	v.between("tasks.container_log_files", int64(c.Tasks.ContainerLogs), 1, 100)
 	v.between("tasks.log_tail_bytes", c.Tasks.LogTailBytes, 0, 1<<20)
 	v.between("pull.attempts", int64(c.Pull.Attempts), 1, 100)
+	if f := c.Pull.UnpackFactor; !(f >= 0 && f <= MaxUnpackFactor) { // NaN neither
+		v.add("pull.unpack_factor", "%v: want 0 to %d", f, MaxUnpackFactor)
+	}
 	v.between("report.attempts", int64(c.Report.Attempts), 1, 100)
 	return errors.Join(append(v, c.GPU.Validate())...)
 }

@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +25,14 @@ func (s *space) of(_ context.Context, dir string) (preflight.Space, bool) {
 	defer s.mu.Unlock()
 	free, known := s.free[dir]
 	return free, known
+}
+
+// imageDir is where the node keeps images.
+const imageDir = "/var/lib/fake"
+
+func (s *space) images(ctx context.Context) (string, preflight.Space, bool) {
+	free, known := s.of(ctx, imageDir)
+	return imageDir, free, known
 }
 
 func (s *space) set(dir string, free preflight.Space) {
@@ -105,6 +114,56 @@ func TestASharedMemoryLargerThanTheMemoryIsTold(t *testing.T) {
 		if !n.logged("is more than memory_bytes") {
 			t.Error("nothing is told")
 		}
+	})
+}
+
+func TestAnImageThatWouldFillTheDiskIsNotPulledAndAnyOtherIs(t *testing.T) {
+	const remote, gib = "registry.example/remote:v1", int64(1) << 30
+	large := runtime.Fetch{Layers: 3, PackedBytes: 10 * gib} // 30 GiB with what it is unpacked to
+	inodes := int64(1000)
+	cases := map[string]struct {
+		fetch  runtime.Fetch
+		free   *preflight.Space // nil: not known
+		says   []string         // nothing: it is pulled and runs
+		logged string
+	}{
+		"too few bytes":                 {large, &preflight.Space{Bytes: 30*gib - 1}, []string{remote, imageDir, "3 layers of 10.0 GiB", "30.0 GiB", "unpack_factor"}, ""},
+		"too few inodes":                {large, &preflight.Space{Bytes: 99 * gib, Inodes: &inodes}, []string{"163840 inodes", "and 1000 inodes"}, ""},
+		"just enough":                   {large, &preflight.Space{Bytes: 30 * gib}, nil, ""},
+		"its layers are here already":   {runtime.Fetch{}, &preflight.Space{}, nil, ""},
+		"nobody knows how much is free": {large, nil, nil, "what is free where images are kept is not known"},
+		"nobody knows how large it is":  {runtime.Fetch{Unknown: errors.New("no answer")}, &preflight.Space{}, nil, "size of the image not known"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			onNode(t, func(n *node) {
+				if tc.free != nil {
+					n.space.set(imageDir, *tc.free)
+				}
+				n.daemon.Publish(remote, runtimefake.Published{Program: runtimefake.Program{Forever: true}, Fetch: tc.fetch})
+				n.plane.add("1", remote)
+				if len(tc.says) > 0 {
+					n.refused("1", protocol.ReasonImagePullFailed, tc.says...)
+					if pulls := n.daemon.Pulls(remote); pulls != 1 {
+						t.Errorf("tried %d times", pulls)
+					}
+					return
+				}
+				n.runs("1")
+				if tc.logged != "" && !n.logged(tc.logged) {
+					t.Error("nothing is logged of what is not known")
+				}
+			})
+		})
+	}
+}
+
+func TestALocalImageNeedsNoRoom(t *testing.T) {
+	onNode(t, func(n *node) {
+		n.space.set(imageDir, preflight.Space{})
+		n.daemon.AddImage(image, runtimefake.Program{Forever: true})
+		n.plane.add("1", image)
+		n.runs("1")
 	})
 }
 

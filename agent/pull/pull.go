@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/heteroflow/node-agent/agent/logging"
+	"github.com/heteroflow/node-agent/agent/preflight"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
 )
@@ -27,6 +28,12 @@ type Config struct {
 	Attempts          int
 	Timeout           time.Duration // of one attempt
 	InactivityTimeout time.Duration // within an attempt, without a byte
+
+	// Room tells where the runtime keeps images and what is free there; false: that is not
+	// known, and no pull is refused.
+	Room func(ctx context.Context) (dir string, free preflight.Space, known bool)
+	// UnpackFactor is how many bytes one of a compressed layer is taken to become.
+	UnpackFactor float64
 }
 
 // Images is the part of a runtime the Puller uses.
@@ -74,10 +81,12 @@ type pull struct {
 	// guarded by Puller.mu
 	waiting  []string // task ids
 	progress runtime.PullProgress
+	load     preflight.Load // that it is taken to put on the disk; 0: not known
 }
 
 // Ensure returns once the image is present. It fails with the class of the last attempt
-// (see runtime.Runtime.Pull), with ErrStalled, or with the cause of ctx.
+// (see runtime.Runtime.Pull), with a *preflight.DiskError, with ErrStalled, or with the
+// cause of ctx.
 // runtime.ErrUnavailable is returned at once, without using up the budget: the daemon is
 // away, which says nothing of the image.
 func (p *Puller) Ensure(ctx context.Context, images Images, taskID, ref string, auth *runtime.RegistryAuth) error {
@@ -189,6 +198,9 @@ func (p *Puller) attempts(ctx context.Context, images Images, shared *pull, auth
 
 // final tells errors that another try cannot change.
 func final(err error) bool {
+	if _, ok := errors.AsType[*preflight.DiskError](err); ok {
+		return true
+	}
 	return errors.Is(err, runtime.ErrNotFound) || errors.Is(err, runtime.ErrUnauthorized) || errors.Is(err, runtime.ErrInvalid)
 }
 
@@ -211,12 +223,16 @@ func (p *Puller) attempt(ctx context.Context, images Images, shared *pull, auth 
 		stall(fmt.Errorf("%w: no data for %v", ErrStalled, p.cfg.InactivityTimeout))
 	})
 	defer idle.Stop()
-	_, err := images.Pull(ctx, runtime.PullRequest{Ref: shared.ref, Auth: auth, Progress: func(progress runtime.PullProgress) {
-		idle.Reset(p.cfg.InactivityTimeout)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		shared.progress = progress
-	}})
+	_, err := images.Pull(ctx, runtime.PullRequest{
+		Ref: shared.ref, Auth: auth,
+		Admit: func(fetch runtime.Fetch) error { return p.admit(ctx, shared, fetch) },
+		Progress: func(progress runtime.PullProgress) {
+			idle.Reset(p.cfg.InactivityTimeout)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			shared.progress = progress
+		},
+	})
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("pull %s: %w, %s", shared.ref, context.Cause(ctx), p.reached(shared))
 	}

@@ -178,6 +178,7 @@ func (r *Runtime) Probe(ctx context.Context) (runtime.Info, error) {
 		return runtime.Info{
 			Version:       version.Version,
 			RootDir:       filepath.Dir(p.Exports["root"]),
+			ImageDir:      filepath.Dir(p.Exports["root"]), // of the content store, too, unless a snapshotter is kept elsewhere
 			CgroupVersion: cgroupVersion(),
 			CDI:           true,
 			CDIDirs:       r.options.CDIDirs,

@@ -53,8 +53,12 @@ func (r *Runtime) Pull(ctx context.Context, req runtime.PullRequest) (runtime.Im
 		client.WithResolver(session.Resolver()),
 		client.WithPullUnpack,
 		client.WithPullSnapshotter(r.options.Snapshotter),
+		client.WithImageHandlerWrapper(r.admission(req.Admit)),
 	)
 	stop()
+	if refused, ok := errors.AsType[*refusedError](err); ok && ctx.Err() == nil {
+		return runtime.Image{}, fmt.Errorf("%s: %w", what, errors.Join(refused.err, r.client.LeasesService().Delete(call, lease)))
+	}
 	if err != nil {
 		// The lease stays: it is what keeps the finished layers.
 		return runtime.Image{}, translate(ctx, what, pullError(err))

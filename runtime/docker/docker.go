@@ -85,6 +85,7 @@ func (r *Runtime) Probe(ctx context.Context) (runtime.Info, error) {
 			Version:       reply.Info.ServerVersion,
 			APIVersion:    api.ClientVersion(),
 			RootDir:       reply.Info.DockerRootDir,
+			ImageDir:      imageDir(reply.Info, containerdRoot),
 			CgroupVersion: 1, // what daemons before API 1.41 know of, and do not tell
 			CDI:           len(reply.Info.CDISpecDirs) > 0,
 			CDIDirs:       reply.Info.CDISpecDirs,

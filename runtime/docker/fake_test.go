@@ -67,7 +67,7 @@ func TestProbeNegotiatesTheAPIVersion(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := runtime.Info{Version: "9.9", APIVersion: tc.want, RootDir: "/data", CgroupVersion: 2, CDI: true, CDIDirs: []string{"/etc/cdi"}}
+			want := runtime.Info{Version: "9.9", APIVersion: tc.want, RootDir: "/data", ImageDir: "/data", CgroupVersion: 2, CDI: true, CDIDirs: []string{"/etc/cdi"}}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}

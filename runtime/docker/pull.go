@@ -16,7 +16,7 @@ import (
 )
 
 // Pull has the daemon fetch an image. The credentials travel in a header of this one
-// request. Progress is also called, with the same numbers, while layers are unpacked.
+// request, and in those to the registry that ask for the image's size. Progress is also called, with the same numbers, while layers are unpacked.
 //
 // The daemon hides a registry's Retry-After header: ThrottledError.RetryAfter is 0
 // unless the registry says it in its message as well.
@@ -36,6 +36,11 @@ func (r *Runtime) pull(ctx context.Context, named reference.Named, req runtime.P
 	header, err := authHeader(req.Auth, named)
 	if err != nil {
 		return runtime.Image{}, err
+	}
+	if req.Admit != nil {
+		if err := req.Admit(r.fetch(ctx, named, req.Auth)); err != nil {
+			return runtime.Image{}, err
+		}
 	}
 	err = r.call(ctx, 0, func(ctx context.Context, api *client.Client) error {
 		reply, err := api.ImagePull(ctx, named.String(), client.ImagePullOptions{RegistryAuth: header})

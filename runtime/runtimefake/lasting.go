@@ -83,6 +83,7 @@ type Published struct {
 	Takes   time.Duration // to pull
 	Err     error         // why it cannot be pulled
 	Wants   string        // the password without which it is denied; empty: none
+	Fetch   runtime.Fetch // what is missing of it
 }
 
 // Publish puts an image into the registries the daemon can reach.
@@ -145,6 +146,9 @@ func (r *Runtime) Pull(ctx context.Context, req runtime.PullRequest) (runtime.Im
 		}
 		return image.Err
 	})
+	if err == nil && req.Admit != nil {
+		err = req.Admit(image.Fetch)
+	}
 	if err != nil {
 		return runtime.Image{}, err
 	}

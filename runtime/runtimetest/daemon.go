@@ -30,7 +30,7 @@ func (s *suite) probe(t *testing.T) {
 		if cgroupV1() {
 			cgroup = 1
 		}
-		if info.Version == "" || !filepath.IsAbs(info.RootDir) || info.CgroupVersion != cgroup {
+		if info.Version == "" || !filepath.IsAbs(info.RootDir) || !filepath.IsAbs(info.ImageDir) || info.CgroupVersion != cgroup {
 			t.Errorf("got %+v", info)
 		}
 	}

@@ -50,6 +50,11 @@ func (s *suite) testLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		host := fs.Blocks * uint64(fs.Bsize)
+		mounted := s.spec()
+		mounted.Mounts = []runtime.Mount{{Source: "/dev/shm", Target: "/dev/shm"}}
+		if self := s.self(t, mounted); self.ShmBytes == nil || *self.ShmBytes != host {
+			t.Errorf("with the host's mounted: got %s, want %d", bytesOf(self.ShmBytes), host)
+		}
 		spec := s.spec()
 		spec.IPC = runtime.IPCHost
 		if self := s.self(t, spec); self.ShmBytes == nil || *self.ShmBytes != host {

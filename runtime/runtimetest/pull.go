@@ -50,6 +50,7 @@ func startRegistry(t *testing.T, o registry.Options) *registry.Registry {
 
 func (s *suite) testPull(t *testing.T) {
 	t.Run("progress grows to all bytes and is never reported twice at once", s.pullProgress)
+	t.Run("before the first layer it is said what is missing, and that may be refused", s.pullAdmitted)
 	t.Run("an image that is here is pulled again without a change", func(t *testing.T) {
 		first, err := s.rt.Image(t.Context(), s.image)
 		if err != nil {
@@ -117,6 +118,52 @@ func (s *suite) pullProgress(t *testing.T) {
 	}
 	if calls < 2 || last.BytesTotal < size || last.BytesDone != last.BytesTotal {
 		t.Errorf("%d calls, the last with %+v", calls, last)
+	}
+}
+
+// pullAdmitted pulls an image of which the daemon lacks one layer of noise.
+func (s *suite) pullAdmitted(t *testing.T) {
+	const size = 1 << 20
+	ref := s.slowImage(t, "admitted:v1", size)
+	var asked []runtime.Fetch
+	admit := func(answer error) func(runtime.Fetch) error {
+		return func(f runtime.Fetch) error {
+			asked = append(asked, f)
+			return answer
+		}
+	}
+	noRoom := errors.New("there is no room")
+	_, err := s.rt.Pull(t.Context(), runtime.PullRequest{Ref: ref, Auth: s.auth, Admit: admit(noRoom)})
+	wantClass(t, err, noRoom)
+	if errors.Is(err, runtime.ErrUnavailable) {
+		t.Errorf("the daemon is blamed: %v", err)
+	}
+	var fetched []string
+	for request := range s.registry.Requests() {
+		if strings.HasPrefix(request, "GET /v2/admitted/blobs/") {
+			fetched = append(fetched, request)
+		}
+	}
+	if len(fetched) > 1 {
+		t.Errorf("fetched %q, want at most the configuration", fetched)
+	}
+	_, err = s.rt.Image(t.Context(), ref)
+	wantClass(t, err, runtime.ErrNotFound)
+	for range 2 {
+		if _, err := s.rt.Pull(t.Context(), runtime.PullRequest{Ref: ref, Auth: s.auth, Admit: admit(nil)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(asked) != 3 {
+		t.Fatalf("asked %d times by three pulls: %+v", len(asked), asked)
+	}
+	for _, f := range asked[:2] {
+		if f.Unknown != nil || f.Layers != 1 || f.PackedBytes < size || f.PackedBytes > size+size/10 || f.PlainBytes != 0 {
+			t.Errorf("one layer of %d bytes is missing, said is %+v", size, f)
+		}
+	}
+	if asked[2] != (runtime.Fetch{}) {
+		t.Errorf("nothing is missing any more, said is %+v", asked[2])
 	}
 }
 
