@@ -182,6 +182,20 @@ func TestCombineKeepsTheChipsOfACardApart(t *testing.T) {
 	}
 }
 
+func TestCombineTakesTheWholeNameForOneThatWasCut(t *testing.T) {
+	named := func(model string) Parsed { return Parsed{GPUs: []Device{{Index: new(0), Model: model}}} }
+	for _, c := range []struct{ first, second, want string }{
+		{"NVIDIA A100-SXM...", "NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB"},
+		{"NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM...", "NVIDIA A100-SXM4-40GB"},
+		{"Tesla V100...", "NVIDIA A100", "Tesla V100..."},
+		{"", "NVIDIA A100", "NVIDIA A100"},
+	} {
+		if got := Combine(NVIDIA, named(c.first), named(c.second)).Devices[0].Model; got != c.want {
+			t.Errorf("%q and %q: %q", c.first, c.second, got)
+		}
+	}
+}
+
 func TestCombineFindsADeviceThatAnotherOutputNumbersOtherwise(t *testing.T) {
 	chip := func(index, card, chip int) Device {
 		return Device{Index: new(index), Card: new(card), Chip: new(chip)}

@@ -3,6 +3,7 @@ package gpu
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // sameNow reports whether a and b, from one round, are the same device. Nothing
@@ -45,7 +46,7 @@ func (d Device) onCard(o Device) bool { return d.Card != nil && equal(d.Card, o.
 // fill takes over from o what d does not say.
 func (d *Device) fill(o Device) {
 	d.Index, d.UUID = first(d.Index, o.Index), cmp.Or(d.UUID, o.UUID)
-	d.Model, d.BusID = cmp.Or(d.Model, o.Model), cmp.Or(d.BusID, o.BusID)
+	d.Model, d.BusID = wholeName(d.Model, o.Model), cmp.Or(d.BusID, o.BusID)
 	d.NUMANode, d.MemoryTotal = first(d.NUMANode, o.NUMANode), first(d.MemoryTotal, o.MemoryTotal)
 	d.DriverVersion = cmp.Or(d.DriverVersion, o.DriverVersion)
 	d.FirmwareVersion = cmp.Or(d.FirmwareVersion, o.FirmwareVersion)
@@ -54,6 +55,15 @@ func (d *Device) fill(o Device) {
 		d.Instances = o.Instances
 	}
 	d.Card, d.Chip, d.Minor = first(d.Card, o.Card), first(d.Chip, o.Chip), first(d.Minor, o.Minor)
+}
+
+// wholeName returns the first name, unless a narrow column cut it ("NVIDIA
+// A100-SXM...") and the second is the whole one.
+func wholeName(a, b string) string {
+	if cut, ok := strings.CutSuffix(a, "..."); ok && strings.HasPrefix(b, cut) {
+		return b
+	}
+	return cmp.Or(a, b)
 }
 
 // of reports whether s is a row of d: by uuid where both have one, else by index.

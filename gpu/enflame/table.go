@@ -23,7 +23,7 @@ var (
 //	| 35℃    LP1      68W / 300W  | 147456MiB Disable | 0%          A547Q15985567 |
 func parseTable(lines []string) (gpu.Parsed, bool) {
 	var t table
-	for _, line := range lines {
+	for _, line := range text.Unwrap(lines) {
 		if m := banner.FindStringSubmatch(line); m != nil {
 			t.known, t.driver = true, text.String(m[1])
 			continue

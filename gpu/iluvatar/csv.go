@@ -10,12 +10,13 @@ import (
 
 var (
 	column    = text.Lazy(`^([a-z_]+(?:\.[a-z_]+)*)(?:\s*\[(\S+)\])?$`) // "memory.total [MiB]"
+	modelName = text.Lazy(`^Iluvatar\s|^(?:BI|MR)-V\d`)
 	fieldName = text.Lazy(`^(?:index|name|uuid|gpu_uuid|(?:memory|utilization|temperature|power|gpu|pci)\.[a-z_.]+)$`)
 )
 
 // parseCSV reads "--query-gpu=… --format=csv". Without a header ("noheader") the
-// arguments name the columns, and a row must hold more than a name to be one: it
-// could be an error.
+// arguments name the columns, and a row must hold more than any words for a name to
+// be one: it could be an error.
 func parseCSV(in input) (gpu.Parsed, bool) {
 	var columns []string
 	headed := false
@@ -47,7 +48,7 @@ func parseCSV(in input) (gpu.Parsed, bool) {
 }
 
 func (c *card) identified() bool {
-	return c.device.Index != nil || c.device.BusID != "" || strings.HasPrefix(c.device.UUID, "GPU-") ||
+	return modelName.MatchString(c.device.Model) || c.device.Index != nil || c.device.BusID != "" || strings.HasPrefix(c.device.UUID, "GPU-") ||
 		c.device.MemoryTotal != nil || c.stats != (gpu.Stats{})
 }
 

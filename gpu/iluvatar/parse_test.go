@@ -95,6 +95,13 @@ func TestWithoutAHeaderAnErrorIsNoRow(t *testing.T) {
 	}
 }
 
+func TestACardThatIsOnlyNamedIsACard(t *testing.T) {
+	p, err := Parse(text.SplitCommand("ixsmi --query-gpu=name --format=csv,noheader"), 0, []byte("Iluvatar MR-V100 DUO\nIluvatar MR-V100 DUO\n"))
+	if err != nil || len(p.GPUs) != 2 || p.GPUs[1].Model != "Iluvatar MR-V100 DUO" {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
 func TestOtherTextIsNotAForm(t *testing.T) {
 	for _, out := range []string{
 		"", "\n\n", "{}", "<a/>", "<nvidia_smi_log></nvidia_smi_log>", "GPU\n", "a.b, c.d\n", "+---+\n", "| a | b | c |\n",

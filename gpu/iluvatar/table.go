@@ -23,7 +23,7 @@ var (
 // A value that is too wide for its cell loses its unit ("65535W / 250").
 func parseTable(in input) (gpu.Parsed, bool) {
 	var t table
-	for i, line := range in.lines {
+	for i, line := range text.Unwrap(in.lines) {
 		if m := banner.FindStringSubmatch(line); m != nil {
 			t.known, t.driver = true, text.String(m[1])
 			continue

@@ -27,7 +27,7 @@ var (
 //	| 61W / 350W       | 38C          P9 | 15155/65536 MiB     | Available            |
 func parseTable(_ []byte, lines []string) (gpu.Parsed, bool) {
 	var t table
-	for i, line := range lines {
+	for i, line := range text.Unwrap(lines) {
 		if m := driver.FindStringSubmatch(line); m != nil {
 			t.driver, t.known = text.String(m[1]), true
 			continue

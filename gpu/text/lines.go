@@ -2,6 +2,7 @@ package text
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -29,6 +30,23 @@ var plain = strings.NewReplacer(
 // Lines returns the lines of Clean. Leading and trailing blanks stay.
 func Lines(output []byte) []string {
 	return strings.Split(strings.TrimSuffix(Clean(output), "\n"), "\n")
+}
+
+// Unwrap puts the rows of a table together that a narrow terminal or a mail
+// program broke in two: one begins with a bar, the next line does not, and ends
+// with it. The second line is left blank, so that lines keep their places.
+func Unwrap(lines []string) []string {
+	out := slices.Clone(lines)
+	for i := 1; i < len(out); i++ {
+		head, rest := strings.TrimSpace(out[i-1]), strings.TrimSpace(out[i])
+		if !strings.HasPrefix(head, "|") || strings.HasSuffix(head, "|") || Rule(rest) ||
+			strings.HasPrefix(rest, "|") || !strings.HasSuffix(rest, "|") {
+			continue
+		}
+		out[i-1] += " " + rest
+		out[i] = ""
+	}
+	return out
 }
 
 var bars = strings.NewReplacer("│", "|", "┃", "|", "║", "|", "¦", "|")

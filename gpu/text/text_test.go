@@ -242,6 +242,23 @@ func TestLinesAreCleaned(t *testing.T) {
 	}
 }
 
+func TestRowsThatWereWrappedAreOneAgain(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		in, want []string
+	}{
+		{"broken once", []string{"| 0  T4 | 0000:01:00.0", "Off |   0 |", "| x |"}, []string{"| 0  T4 | 0000:01:00.0 Off |   0 |", "", "| x |"}},
+		{"cropped at the right", []string{"| 0  T4 | 0000:01:00.0", "| 40C  |"}, []string{"| 0  T4 | 0000:01:00.0", "| 40C  |"}},
+		{"a rule that was broken", []string{"+-----", "----+", "| x |"}, []string{"+-----", "----+", "| x |"}},
+		{"followed by prose", []string{"| 0  T4 | 0000", "and so on"}, []string{"| 0  T4 | 0000", "and so on"}},
+		{"nothing", nil, nil},
+	} {
+		if diff := cmp.Diff(c.want, Unwrap(c.in)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
 func TestCells(t *testing.T) {
 	for _, c := range []struct {
 		in   string

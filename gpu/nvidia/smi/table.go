@@ -40,7 +40,7 @@ type table struct {
 // 340, 450, 535 and 545, and pasted tables have others again.
 func (d *document) readTable() bool {
 	t := table{document: d}
-	for i, line := range d.lines {
+	for i, line := range text.Unwrap(d.lines) {
 		cells := text.Cells(line)
 		switch {
 		case t.listRow(i, line):
