@@ -191,7 +191,10 @@ func chips(card []entry, cardID, asked *int) []block {
 }
 
 // isHelper reports whether the block is about the Mcu or another chip that is no NPU.
-func (b block) isHelper() bool { return b.chip == nil || helperChip(b.values["chip name"]) }
+func (b block) isHelper() bool {
+	_, chip := b.values["chip id"]
+	return !chip || helperChip(b.values["chip name"])
+}
 
 // board makes one block of a card of whose chips an output says nothing: the Mcu
 // measures the power of the whole board ("-t power" of a 310P). Its temperature

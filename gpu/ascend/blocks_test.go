@@ -108,6 +108,11 @@ func TestAQueryOfOneCardSaysWhatItPrintsAndNoMore(t *testing.T) {
 				"\tNPU ID : 2\n\tChip Count : 1\n\n\tNPU Temperature (C) : 44\n\tChip ID : 0",
 			"0: card 2 chip 0 total=65536 util=6 temp=44",
 		},
+		{
+			"a chip whose number is not told is a chip all the same", "info -t common -i 6",
+			"\tNPU ID : 6\n\tChip Count : 2\n\n\tChip ID : 0\n\tTemperature(C) : 45\n\n\tChip ID : NA\n\tTemperature(C) : 47",
+			"0: card 6 chip 0 temp=45\n1: card 6 temp=47",
+		},
 		{"only that chip", "info -t proc-mem -i 3 -c 1", "\tNo process in device.", "0: card 3 chip 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 var (
 	slash  = text.Lazy(`\s*/\s*`)
 	blanks = text.Lazy(`\s{2,}`)
+	word   = text.Lazy(`(?:\[[^\]]*\]|\S)+`)
 )
 
 // label is a column's name in lower case and the unit in its parentheses.
@@ -30,8 +31,8 @@ func labels(heading string) []label {
 	return out
 }
 
-// words splits the values of a row; "60156/ 65536" is one.
-func words(s string) []string { return strings.Fields(slash.ReplaceAllString(s, "/")) }
+// words splits the values of a row; "60156/ 65536" is one, and so is "[Not Supported]".
+func words(s string) []string { return word.FindAllString(slash.ReplaceAllString(s, "/"), -1) }
 
 // value is one cell with the unit of its column.
 type value struct{ word, unit string }
@@ -61,9 +62,9 @@ func assign(columns []label, words []string) map[string]value {
 				c = append(c, column)
 			}
 		}
-		for _, word := range words {
-			if strings.Contains(word, "/") == pairs {
-				w = append(w, word)
+		for _, one := range words {
+			if strings.Contains(one, "/") == pairs {
+				w = append(w, one)
 			}
 		}
 		give(c, w)

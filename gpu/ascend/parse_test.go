@@ -76,6 +76,32 @@ func TestHalfARowIsAFailureOnlyInTheMiddle(t *testing.T) {
 	}
 }
 
+// Whatever the word for "not measured", the other values keep their columns.
+func TestAnAbsentWordTakesItsColumnOnly(t *testing.T) {
+	for _, word := range []string{"NA", "N/A", "-", "--", "ERR!", "[Not Supported]"} {
+		p := parse(t, "| 0 910B9 | OK | "+word+" 41 "+word+" / 0 |\n| 0 | 0000:C3:00.0 | "+word+" 0 / 0 "+word+" / 65536 |\n")
+		const want = "0: card 0 chip 0 model=910B9 bus=0000:c3:00.0 total=65536 temp=41 health=ok"
+		if got := corpus.Brief(p); got != want {
+			t.Errorf("%s: %s", word, got)
+		}
+	}
+}
+
+func TestTheLowerLineOfASoCIsNoCard(t *testing.T) {
+	const upper, lower = "| 0 310B9 | OK | 7.6 42 15 / 1304 |\n", "| 0 0 | NA | 3 1003 / 10810 |\n"
+	for out, want := range map[string]string{
+		upper + lower: "0: card 0 chip 0 model=310B9 total=10810 used=1003 util=3 temp=42 power=7.6 health=ok",
+		lower:         "0: chip 0 total=10810 used=1003 util=3",
+	} {
+		header := "| NPU Name | Health | Power(W) Temp(C) Hugepages-Usage(page) |\n| Chip Device | Bus-Id | AICore(%) Memory-Usage(MB) |\n"
+		p := parse(t, header+out)
+		p.Failures = nil
+		if got := corpus.Brief(p); got != want {
+			t.Errorf("%s: %s", out, got)
+		}
+	}
+}
+
 func TestACutNumberIsNotTakenForAWhole(t *testing.T) {
 	p := parse(t, "| 0 910B9 | OK | 91.5 41 0 / 0 |\n| 0 | 0000:C3:00.0 | 7 0 / 0 3411 / 655")
 	if p.GPUs[0].MemoryTotal != nil {

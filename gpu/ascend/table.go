@@ -145,7 +145,7 @@ func (t *table) topLine(cells []string, cut bool) bool {
 	known, _ := healthOf(health)
 	sure := known != "" || t.header && strings.TrimSpace(name) != ""
 	if card == nil || !sure || !healthWord.MatchString(health) ||
-		t.open && text.Absent(health) { // "NA" for a bus id: the bottom line
+		text.Absent(health) && (t.open || t.lower(cells)) { // "NA" for a bus id: the bottom line
 		return false
 	}
 	columns := t.top
@@ -154,7 +154,7 @@ func (t *table) topLine(cells []string, cut bool) bool {
 	}
 	t.tear()
 	c := &chip{
-		card: card, name: strings.TrimSpace(name), health: text.String(health),
+		card: card, name: text.String(name), health: text.String(health),
 		values: t.values(columns, cells, cut), top: true,
 	}
 	if t.idColumn {
@@ -176,7 +176,7 @@ func (t *table) bottomLine(cells []string, cut bool) bool {
 		return false
 	}
 	numbers, bus := strings.Fields(cells[0]), cells[t.first()-1]
-	isBus := text.BusID(bus) != "" || t.open && noBus(bus)
+	isBus := text.BusID(bus) != "" || noBus(bus) && (t.open || t.lower(cells))
 	if !isBus || t.idColumn == (len(numbers) > 0) {
 		return false
 	}
@@ -200,6 +200,13 @@ func (t *table) bottomLine(cells []string, cut bool) bool {
 	}
 	maps.Copy(c.values, t.values(columns, cells, cut))
 	return true
+}
+
+// lower reports whether the values are those of a bottom line, whose second is an
+// amount of memory; a top line's is the temperature.
+func (t *table) lower(cells []string) bool {
+	w := words(strings.Join(cells[t.first():], "  "))
+	return len(w) > 1 && strings.Contains(w[1], "/")
 }
 
 // noBus reports whether the cell is what stands for an unknown bus id: a SoC's

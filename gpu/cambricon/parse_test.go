@@ -134,6 +134,18 @@ func TestOtherFormsSayWhatTheyPrintAndNoMore(t *testing.T) {
 	}
 }
 
+// Whatever the word for "not measured", the other values keep their columns.
+func TestAnAbsentWordTakesItsColumnOnly(t *testing.T) {
+	for _, word := range []string{"NA", "N/A", "-", "--", "ERR!", "[Not Supported]"} {
+		for value, gone := range map[string]string{"61C": " temp=61", "240 W": " power=240", "250 W": " limit=250", "20000 MiB": " used=20000"} {
+			want := strings.Replace(corpus.Brief(parse(t, row)), gone, "", 1)
+			if got := corpus.Brief(parse(t, strings.Replace(row, value, word, 1))); got != want {
+				t.Errorf("%s for %s: %s", word, value, got)
+			}
+		}
+	}
+}
+
 func TestATopologyMayBeDrawn(t *testing.T) {
 	p := parse(t, "+------+------+------+--------------+\n|      | MLU0 | MLU1 | CPU Affinity |\n+------+------+------+--------------+\n"+
 		"| MLU0 | X    | MLK  | 0-31         |\n| MLU1 | MLK  | X    | 32-63        |\n")

@@ -7,13 +7,18 @@ import (
 	"github.com/heteroflow/node-agent/gpu/text"
 )
 
+const (
+	word  = `(?:\[[^\]]*\]|\S+)`
+	watts = `(?:[\d.]+\s*W|N/A|NA|--?|ERR!|\[[^\]]*\])`
+)
+
 var (
 	// | 0     /   MLU370-X8    v1.1.6 |         0000:13:00.0 | 0%                  0 |
 	// The number of the virtual function may have no column, the firmware no value.
 	nameCell = text.Lazy(`^(\d{1,4})\s+(?:(/|N/A|\d+)\s+)?([A-Za-z]\S*(?: \S+)*?)(?:\s+(v\d\S*|N/A|/|-))?$`)
 	// |  0%   28C        107 W/ 250 W |     0 MiB/ 20638 MiB | FULL          Default |
 	// The fan is "7", "/" or absent on cards without one.
-	powerCell = text.Lazy(`^(?:\S+\s+)?(\S+)\s+((?:[\d.]+\s*W|N/A)\s*/\s*(?:[\d.]+\s*W|N/A))$`)
+	powerCell = text.Lazy(`^(?:` + word + `\s+)?(` + word + `)\s+(` + watts + `\s*/\s*` + watts + `)$`)
 
 	banner      = text.Lazy(`CNMON\s+v\S+\s+Driver\s+(v[^\s|]+)`)
 	processCell = text.Lazy(`^(\d{1,4})\s+\S+\s+(\d+)\s+(.*?)\s*(\d+ MiB|N/A)$`)

@@ -81,6 +81,10 @@ func TestOtherFormsSayWhatTheyPrintAndNoMore(t *testing.T) {
 			"an error before JSON", `Error: Dcu[2]: No DRM devices available` + "\n" + `{"card0": {"HCU use (%)": "3"}}`,
 			"0: card 0 util=3\nfailure 2 no_drm_device: No DRM devices available",
 		},
+		{
+			"a phrase in place of a value takes its column only", strings.Replace(twoCards, "121.0W", "[Not Supported]", 1),
+			strings.Replace(corpus.Brief(parse(t, twoCards)), " power=121", "", 1),
+		},
 		{"the first column is GPU, the use is not", "GPU Temp AvgPwr VRAM% DCU%\n0 44.0c 20.0W 0% 7%\n", "0: card 0 util=7 temp=44 power=20"},
 		{
 			"what has no place here still tells that the card is there",

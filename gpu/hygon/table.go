@@ -10,6 +10,9 @@ import (
 	"github.com/heteroflow/node-agent/gpu/text"
 )
 
+// field is a word of the table; "[Not Supported]" is one.
+var field = text.Lazy(`\[[^\]]*\]|\S+`)
+
 // parseTable reads the table of "hy-smi" and "hy-smi --mig":
 //
 //	HCU     Temp     AvgPwr     Perf     PwrCap     VRAM%      HCU%      Mode
@@ -24,7 +27,7 @@ func parseTable(output []byte, lines []string) (gpu.Parsed, bool) {
 		end = -1 // nothing is cut
 	}
 	for i, line := range lines {
-		fields := strings.Fields(line)
+		fields := field.FindAllString(line, -1)
 		if isHeader(fields) {
 			header = fields
 			continue

@@ -89,6 +89,20 @@ func TestTwoDevicesOfOneNumberGetTheirPlaces(t *testing.T) {
 	}
 }
 
+// Whatever the word for "not measured", the other values keep their columns.
+func TestAnAbsentWordTakesItsColumnOnly(t *testing.T) {
+	for _, word := range []string{"NA", "N/A", "-", "--", "[Not Supported]"} {
+		for value, gone := range map[string]string{
+			"41C": " temp=41", "399W": " power=399", "400W": " limit=400", "97000MiB": " used=97000", "99%": " util=99",
+		} {
+			want := strings.Replace(corpus.Brief(parse(t, row)), gone, "", 1)
+			if got := corpus.Brief(parse(t, strings.Replace(row, value, word, 1))); got != want {
+				t.Errorf("%s for %s: %s", word, value, got)
+			}
+		}
+	}
+}
+
 func TestOtherFormsSayWhatTheyPrintAndNoMore(t *testing.T) {
 	for _, c := range []struct{ name, out, want string }{
 		{

@@ -7,12 +7,14 @@ import (
 	"github.com/heteroflow/node-agent/gpu/text"
 )
 
+const power = `[\d.]+\s*W|N/A|NA|--?|ERR!|\[[^\]]*\]`
+
 var (
 	banner = text.Lazy(`XPU-SMI\s.*Driver Version:\s*([^\s|]+)`)
 	// |   0  P800 OAM           N/A   | 00000000:03:00.0 N/A |                    0 |
 	nameCell = text.Lazy(`^(\d{1,4})\s+(\S.*?)(?:\s+(N/A|On|Off|Enabled|Disabled))?$`)
 	// | N/A   39C  N/A     91W / 400W |  31058MiB / 98304MiB |      0%      Default |
-	powerPair   = text.Lazy(`([\d.]+\s*W|N/A|ERR!)\s*/\s*([\d.]+\s*W|N/A|ERR!)$`)
+	powerPair   = text.Lazy(`(` + power + `)\s*/\s*(` + power + `)$`)
 	celsiusWord = text.Lazy(`^-?\d+C$`)
 	// |    0   N/A  N/A     41001      C   python                         3000MiB |
 	processCell = text.Lazy(`^(\d{1,4})\s+\S+\s+\S+\s+(\d+)\s+\S+\s+(.*?)\s*(\d+\s*MiB|N/A)$`)
@@ -95,9 +97,9 @@ func (t *table) nameLine(cells []string) bool {
 }
 
 func (t *table) powerLine(cells []string) {
-	power := powerPair.FindStringSubmatch(cells[0])
+	watts := powerPair.FindStringSubmatch(cells[0])
 	used, total, pair := text.Pair(cells[1])
-	if power == nil || !pair {
+	if watts == nil || !pair {
 		return
 	}
 	t.line2 = false
@@ -108,7 +110,7 @@ func (t *table) powerLine(cells []string) {
 			break
 		}
 	}
-	c.stats.Power, c.stats.PowerLimit = text.Watts(power[1]), text.Watts(power[2])
+	c.stats.Power, c.stats.PowerLimit = text.Watts(watts[1]), text.Watts(watts[2])
 	c.stats.MemoryUsed, c.device.MemoryTotal = text.Bytes(used, ""), positive(text.Bytes(total, ""))
 	if len(cells) > 2 {
 		if util, _, _ := strings.Cut(cells[2], " "); strings.HasSuffix(util, "%") {
