@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"time"
 
 	"go.uber.org/zap"
@@ -100,7 +102,7 @@ func (t *task) verify(ctx context.Context, rt runtime.Runtime, blueprint taskcon
 	if mismatch != nil {
 		t.reportDevices(mismatch)
 	}
-	if changed == nil {
+	if changed == nil || over(pid) {
 		return nil
 	}
 	if err := t.persist(ctx, "kill the container", func(ctx context.Context) error { return rt.Stop(ctx, t.container, 0) }); err != nil {
@@ -174,9 +176,14 @@ func (t *task) removeEarlier(ctx context.Context, rt runtime.Runtime) (bool, err
 		return false, err
 	}
 	t.log.Info("removing the container of an earlier assignment", logging.ContainerID(c.ID), zap.Int64("earlier_generation", id.Generation))
-	err = rt.Remove(ctx, c.ID)
-	crashpoint.Reach("launch: earlier container removed")
-	return true, err
+	return true, rt.Remove(ctx, c.ID)
+}
+
+// over tells whether a process has ended, which the runtime may hear of later: the kernel
+// takes its root directory from it before it takes its mounts apart.
+func over(pid int) bool {
+	_, err := os.Readlink(fmt.Sprintf("/proc/%d/root", pid))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // pid is the container's first process; 0 when it has ended and there is nothing to look
