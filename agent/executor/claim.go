@@ -68,7 +68,10 @@ func (e *Executor) claim(ctx context.Context, task protocol.Task) error {
 		return nil // an earlier assignment is being wound up
 	}
 	crashpoint.Reach("claim: before the record")
-	if err := e.records.Put(task.ID, Record{Generation: task.Generation}); err != nil && !errors.Is(err, journal.ErrNotDurable) {
+	e.recording.Lock()
+	err := e.records.Put(task.ID, Record{Generation: task.Generation})
+	e.recording.Unlock()
+	if err != nil && !errors.Is(err, journal.ErrNotDurable) {
 		return fmt.Errorf("claim task %s: %w", task.ID, err)
 	}
 	crashpoint.Reach("claim: recorded")

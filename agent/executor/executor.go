@@ -106,7 +106,9 @@ type Executor struct {
 	Options
 	results *journal.Collection[Result]
 	records *journal.Collection[Record]
-	leases  lease.Book // who has which card
+	// recording keeps a record that a claim makes from being taken for the one before it.
+	recording sync.Mutex
+	leases    lease.Book // who has which card
 
 	claimKick  loop.Kicker
 	followKick loop.Kicker

@@ -1,7 +1,7 @@
 // Package reconcile compares, once a minute and at start, what this node has with what the
 // control plane believes: containers of an earlier agent are adopted, undelivered results
-// tried again, claimed tasks of which nothing has run launched, and tasks without a
-// container reported lost.
+// tried again, claimed tasks of which nothing has run launched, tasks without a container
+// reported lost, and records of tasks that are over dropped.
 //
 // It ends nothing on a guess. A task is reported lost only when the control plane, asked
 // for that very task, says that it is still this node's and held, and the runtime, asked
@@ -45,6 +45,7 @@ type Executor interface {
 	Lost(task protocol.Task) error
 	Retry()
 	AllowClaims()
+	Forget(ctx context.Context) error
 }
 
 // sweeper is a runtime that keeps things of its own beside its containers, which a crash
@@ -106,7 +107,7 @@ func (r *Reconciler) round(ctx context.Context) error {
 			r.opts.Log.Warn("what a crash left in the container runtime could not all be removed", zap.Error(err))
 		}
 	}
-	if err := r.missing(ctx, rt); err != nil {
+	if err := errors.Join(r.missing(ctx, rt), r.opts.Executor.Forget(ctx)); err != nil {
 		if !errors.Is(err, client.ErrUnauthorized) { // that one is logged by the client
 			r.opts.Log.Warn("could not compare this node's containers with the control plane", zap.Error(err))
 		}

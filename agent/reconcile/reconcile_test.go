@@ -101,6 +101,7 @@ func (e *executor) AdoptResults() error             { return e.note("adopt resul
 func (e *executor) Lost(task protocol.Task) error   { return e.note("lost " + task.ID) }
 func (e *executor) Retry()                          { _ = e.note("retry") }
 func (e *executor) AllowClaims()                    { _ = e.note("allow claims") }
+func (e *executor) Forget(context.Context) error    { return nil }
 func (e *executor) Resume(t protocol.Task) (bool, error) {
 	if !e.resumable[t.ID] {
 		return false, e.fails["resume "+t.ID]
