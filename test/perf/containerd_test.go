@@ -3,6 +3,7 @@ package perf
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,27 +18,66 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/runtime/containerd"
 	"github.com/heteroflow/node-agent/test/stage"
 )
 
-// agentVariable is the absolute path of the agent to measure, which starts a log shim for
-// each task; without it one is built.
-const agentVariable = "HFTEST_AGENT"
+// agentVariable is the absolute path of the agent to measure, with the log shim beside it;
+// without it both are built.
+const agentVariable = "HETEROFLOW_TEST_AGENT"
 
 const snapshotter = "overlayfs"
 
-// agentBinary is what containerd's shim executes beside a task of the agent's.
+// agentBinary is the agent whose log shims containerd's shims start.
 func agentBinary(b *testing.B) string {
 	b.Helper()
-	if binary := os.Getenv(agentVariable); binary != "" {
-		return binary
+	binary := os.Getenv(agentVariable)
+	if binary == "" {
+		built, err := stage.BuildAgent(b.Context(), b.TempDir())
+		if err != nil {
+			b.Fatal(err)
+		}
+		return built
 	}
-	binary, err := stage.BuildAgent(b.Context(), b.TempDir())
+	if _, err := os.Stat(logShim(binary)); err != nil {
+		b.Fatalf("%s: %v: make build puts it there", agentVariable, err)
+	}
+	return binary
+}
+
+// logShim is the log shim beside an agent.
+func logShim(agent string) string { return filepath.Join(filepath.Dir(agent), containerd.LogShim) }
+
+// alone is the agent where no log shim lies beside it, so that it is its own.
+func alone(b *testing.B, agent string) string {
+	b.Helper()
+	link := filepath.Join(b.TempDir(), filepath.Base(agent))
+	if err := os.Symlink(agent, link); err != nil {
+		b.Fatal(err)
+	}
+	return link
+}
+
+// The network of the containers that have one of their own.
+const bridge, subnet = "heteroflow-pf0", "10.212.0.0/16"
+
+func openContainerd(b *testing.B, socket, namespace, agent string) *containerd.Runtime {
+	b.Helper()
+	dir := b.TempDir()
+	rt, err := containerd.New(containerd.Options{
+		Address: socket, Namespace: namespace, Snapshotter: snapshotter, LogBinary: agent,
+		StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run"), Bridge: bridge, Subnet: netip.MustParsePrefix(subnet),
+	})
 	if err != nil {
 		b.Fatal(err)
 	}
-	return binary
+	b.Cleanup(func() {
+		if err := rt.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return rt
 }
 
 func containerdPaths(b *testing.B, socket, namespace string, from *stage.Images) []path {
@@ -47,23 +87,22 @@ func containerdPaths(b *testing.B, socket, namespace string, from *stage.Images)
 	if err != nil {
 		b.Fatal(err)
 	}
-	rt, err := containerd.New(containerd.Options{
-		Address: socket, Namespace: namespace, Snapshotter: snapshotter,
-		StateDir: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run"), LogBinary: agentBinary(b),
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	agent := agentBinary(b)
+	rt, own := openContainerd(b, socket, namespace, agent), openContainerd(b, socket, namespace, alone(b, agent))
 	b.Cleanup(func() {
-		err := clearNamespace(namespaces.WithNamespace(context.WithoutCancel(b.Context()), namespace), c, namespace, from.Workload)
-		if err := errors.Join(err, rt.Close(), c.Close()); err != nil {
+		ctx := context.WithoutCancel(b.Context())
+		err := clearNamespace(namespaces.WithNamespace(ctx, namespace), c, namespace, from.Workload)
+		if err := errors.Join(err, c.Close()); err != nil {
 			b.Error(err)
 		}
+		_ = exec.CommandContext(ctx, "ip", "link", "delete", bridge).Run() // there is one if a network could be made
 	})
 	pull(b, rt, from)
 	bare := bareContainerd{c: c, image: from.Workload, logs: dir}
 	paths := []path{
-		throughRuntime(agentContainerd, rt, from.Workload, nil),
+		throughRuntime(agentContainerd, rt, from.Workload, runtime.NetworkHost, nil),
+		throughRuntime(agentAlone, own, from.Workload, runtime.NetworkHost, nil),
+		throughRuntime(agentContainerdBridge, rt, from.Workload, runtime.NetworkBridge, nil),
 		{containerdClient, bare.start},
 	}
 	program, err := exec.LookPath("ctr")

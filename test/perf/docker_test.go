@@ -12,6 +12,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/runtime/docker"
 	"github.com/heteroflow/node-agent/test/stage"
 )
@@ -37,7 +38,7 @@ func dockerPaths(b *testing.B, host, mark string, from *stage.Images) []path {
 	pull(b, rt, from)
 	bare := bareDocker{c, from.Workload, mark}
 	paths := []path{
-		throughRuntime(agentDocker, rt, from.Workload, map[string]string{label: mark}),
+		throughRuntime(agentDocker, rt, from.Workload, runtime.NetworkHost, map[string]string{label: mark}),
 		{dockerAPI, bare.start},
 	}
 	program, err := exec.LookPath("docker")
