@@ -48,6 +48,7 @@ func (a *Agent) wireTasks() error {
 	puller := pull.New(pull.Config{
 		Attempts: a.cfg.Pull.Attempts, Timeout: a.cfg.Pull.Timeout, InactivityTimeout: a.cfg.Pull.InactivityTimeout,
 		Room: a.imageRoom, UnpackFactor: a.cfg.Pull.UnpackFactor,
+		TrustNodeCache: a.cfg.Pull.TrustNodeCache,
 	}, a.log)
 	a.drain = drain.New(a.journal, a.log, func() { a.executor.PollTasks() })
 	if a.executor, err = executor.New(executor.Options{

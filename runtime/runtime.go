@@ -6,8 +6,8 @@ import (
 )
 
 // Runtime drives one container daemon. All methods are safe for concurrent use,
-// honour ctx and are bounded in time by the implementation besides, save Wait and
-// Pull, which last as long as ctx does. Errors match one of the Err classes of this
+// honour ctx and are bounded in time by the implementation besides, save Wait, Pull
+// and CanPull, which last as long as ctx does. Errors match one of the Err classes of this
 // package with errors.Is, or ctx's error when ctx ended first; ErrUnavailable always
 // means the daemon, never the container.
 //
@@ -33,6 +33,11 @@ type Runtime interface {
 	// ErrNotFound, ErrUnauthorized, ErrThrottled, ErrRegistryUnavailable,
 	// ErrNoSpace or ErrUnavailable.
 	Pull(ctx context.Context, req PullRequest) (Image, error)
+
+	// CanPull asks the image's registry whether a pull with these credentials, nil for an
+	// anonymous one, would be let in. It fetches no layer and is no word about the local
+	// image. Errors are those of Pull.
+	CanPull(ctx context.Context, ref string, auth *RegistryAuth) error
 
 	// Create ensures a stopped container of this spec exists and returns it. A
 	// container of that name with the same spec hash is returned as it is, in

@@ -91,6 +91,7 @@ type Pull struct {
 	Timeout           time.Duration `koanf:"timeout" doc:"Time limit of one try."`
 	InactivityTimeout time.Duration `koanf:"inactivity_timeout" doc:"A try in which no byte arrived for this long has stalled and is given up."`
 	UnpackFactor      float64       `koanf:"unpack_factor" doc:"How many bytes one byte of a compressed layer is taken to become when it is unpacked. A pull that would fill the disk where the runtime keeps images is refused by this forecast: programs come to 2 to 3, model weights to little more than 1."`
+	TrustNodeCache    bool          `koanf:"trust_node_cache" doc:"true: an image that is on the node is used for any task that names it, also one that another task's credentials fetched; its registry is not asked and may be away. false: the registry must confirm for each task, with that task's credentials or without any, that it may pull the image; a task does not start while the registry cannot be reached. For a node that several tenants share."`
 }
 
 // Report bounds the delivery of a task's result.
@@ -134,7 +135,7 @@ func Default() Config {
 			ContainerLogs:    4,
 			LogTailBytes:     64 << 10,
 		},
-		Pull:            Pull{Attempts: 3, Timeout: 5 * time.Minute, InactivityTimeout: time.Minute, UnpackFactor: 2},
+		Pull:            Pull{Attempts: 3, Timeout: 5 * time.Minute, InactivityTimeout: time.Minute, UnpackFactor: 2, TrustNodeCache: true},
 		Report:          Report{Attempts: 6, InitialBackoff: time.Second, MaxBackoff: 10 * time.Second, Budget: time.Minute},
 		Volumes:         Volumes{Allow: []string{"/data", "/mnt", "/srv"}},
 		Log:             Log{Level: "info", Format: "json"},

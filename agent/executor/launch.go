@@ -111,28 +111,6 @@ func (t *task) verify(ctx context.Context, rt runtime.Runtime, blueprint taskcon
 	return fail(protocol.ReasonVolumeDenied, changed)
 }
 
-func (t *task) ensureImage(ctx context.Context, rt runtime.Runtime) error {
-	var auth *runtime.RegistryAuth
-	if a := t.spec.RegistryAuth; a != nil {
-		auth = &runtime.RegistryAuth{Username: a.Username, Password: a.Password.Reveal(), IdentityToken: a.IdentityToken.Reveal()}
-	}
-	err := t.persist(ctx, "get the image", func(ctx context.Context) error {
-		return t.e.Puller.Ensure(ctx, rt, t.id, t.spec.Image, auth)
-	})
-	switch {
-	case err == nil, ctx.Err() != nil:
-		return err
-	case errors.Is(err, runtime.ErrNotFound):
-		return fail(protocol.ReasonImageNotFound, err)
-	case errors.Is(err, runtime.ErrUnauthorized):
-		return fail(protocol.ReasonRegistryDenied, err)
-	case errors.Is(err, runtime.ErrInvalid):
-		return fail(protocol.ReasonInvalidSpec, err)
-	default:
-		return fail(protocol.ReasonImagePullFailed, err)
-	}
-}
-
 // create ensures the container exists. A container of an earlier assignment of this very
 // task, which this node no longer owes anything for, gives way.
 func (t *task) create(ctx context.Context, rt runtime.Runtime, spec runtime.Spec) error {

@@ -52,6 +52,7 @@ type node struct {
 	space   space
 	policy  executor.ReportPolicy
 	drained atomic.Bool
+	tenants bool           // images on the node are for those only who could pull them
 	agent   *agent         // nil: none runs
 	wakes   map[string]int // how often the plane had an assignment woken
 
@@ -150,7 +151,7 @@ func (n *node) start() {
 		NodeID: nodeID, Plane: plane, Journal: a.journal, Log: log,
 		Runtime: conn.Runtime, RuntimeUsable: func() bool { _, err := conn.Usable(); return err == nil },
 		Drained: n.drained.Load,
-		Puller:  pull.New(pull.Config{Attempts: 3, Timeout: 5 * time.Minute, InactivityTimeout: time.Minute, Room: n.space.images, UnpackFactor: 2}, log),
+		Puller:  pull.New(pull.Config{Attempts: 3, Timeout: 5 * time.Minute, InactivityTimeout: time.Minute, Room: n.space.images, UnpackFactor: 2, TrustNodeCache: !n.tenants}, log),
 		Builder: taskcontainer.Builder{Fence: fence, LogLimits: runtime.LogLimits{MaxBytes: 1 << 20, MaxFiles: 2}},
 		Devices: n.devices, Free: n.space.of, Workers: n.workers, Poll: executor.PollPolicy{Period: 5 * time.Second, Relaxed: time.Minute, Relax: func() bool { return false }},
 		Report: n.policy, LogTail: protocol.MaxLogTailBytes,

@@ -1,4 +1,5 @@
-// Package pull gets the images of tasks: it uses a local image without asking anybody,
+// Package pull gets the images of tasks: it uses a local image without asking anybody, or
+// only once its registry has confirmed that the task may have it, as the policy says;
 // shares one pull between the tasks that want the same image with the same credentials,
 // tries again within a budget and gives up a pull in which nothing moves.
 //
@@ -28,6 +29,9 @@ type Config struct {
 	Attempts          int
 	Timeout           time.Duration // of one attempt
 	InactivityTimeout time.Duration // within an attempt, without a byte
+	// TrustNodeCache: a local image is for every task, whoever's credentials fetched it.
+	// Otherwise the registry is asked, for each task, whether its own would do.
+	TrustNodeCache bool
 
 	// Room tells where the runtime keeps images and what is free there; false: that is not
 	// known, and no pull is refused.
@@ -39,6 +43,7 @@ type Config struct {
 // Images is the part of a runtime the Puller uses.
 type Images interface {
 	Image(ctx context.Context, ref string) (runtime.Image, error)
+	CanPull(ctx context.Context, ref string, auth *runtime.RegistryAuth) error
 	Pull(ctx context.Context, req runtime.PullRequest) (runtime.Image, error)
 }
 
@@ -84,13 +89,16 @@ type pull struct {
 	load     preflight.Load // that it is taken to put on the disk; 0: not known
 }
 
-// Ensure returns once the image is present. It fails with the class of the last attempt
-// (see runtime.Runtime.Pull), with a *preflight.DiskError, with ErrStalled, or with the
-// cause of ctx.
+// Ensure returns once the image is present and the task may have it. It fails with the
+// class of the last attempt (see runtime.Runtime.Pull), with a *preflight.DiskError, with
+// ErrStalled, or with the cause of ctx.
 // runtime.ErrUnavailable is returned at once, without using up the budget: the daemon is
 // away, which says nothing of the image.
 func (p *Puller) Ensure(ctx context.Context, images Images, taskID, ref string, auth *runtime.RegistryAuth) error {
 	_, err := images.Image(ctx, ref)
+	if err == nil {
+		return p.confirm(ctx, images, taskID, ref, auth)
+	}
 	if !errors.Is(err, runtime.ErrNotFound) {
 		return err
 	}
@@ -173,21 +181,30 @@ func (p *Puller) forget(k key, shared *pull) {
 func (p *Puller) attempts(ctx context.Context, images Images, shared *pull, auth *runtime.RegistryAuth) error {
 	log := p.log.With(logging.Image(shared.ref))
 	log.Info("pulling image")
+	err := p.persist(ctx, log, "image pull", func(ctx context.Context) error { return p.attempt(ctx, images, shared, auth) })
+	if err == nil {
+		log.Info("image pulled", logging.Took(time.Since(shared.started)))
+	}
+	return err
+}
+
+// persist tries something at a registry until it is done, the attempts are used up, or
+// another try cannot change what came of it.
+func (p *Puller) persist(ctx context.Context, log *zap.Logger, what string, try func(ctx context.Context) error) error {
 	for attempt := 1; ; attempt++ {
-		err := p.attempt(ctx, images, shared, auth)
+		err := try(ctx)
 		switch {
 		case err == nil:
-			log.Info("image pulled", logging.Took(time.Since(shared.started)))
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case final(err) || errors.Is(err, runtime.ErrUnavailable):
 			return err
 		case attempt >= p.cfg.Attempts:
-			return fmt.Errorf("pull %s: gave up after %d attempts: %w", shared.ref, attempt, err)
+			return fmt.Errorf("%s: gave up after %d attempts: %w", what, attempt, err)
 		}
 		pause := p.pause(attempt, err)
-		log.Warn("image pull failed, trying again", logging.Attempt(attempt), zap.Duration("pause", pause), zap.Error(err))
+		log.Warn(what+" failed, trying again", logging.Attempt(attempt), zap.Duration("pause", pause), zap.Error(err))
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

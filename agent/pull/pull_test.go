@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ref = "registry.example/app:v1"
 
-var cfg = pull.Config{Attempts: 3, Timeout: 5 * time.Minute, InactivityTimeout: time.Minute}
+var cfg = pull.Config{Attempts: 3, Timeout: 5 * time.Minute, InactivityTimeout: time.Minute, TrustNodeCache: true}
 
 // store is a runtime's images: present or fetched by script, one entry per attempt, the
 // last for all that follow.
@@ -30,6 +30,8 @@ type store struct {
 	present bool
 	pulls   int
 	script  []func(ctx context.Context, req runtime.PullRequest) error
+	asked   int
+	letIn   []func(ctx context.Context, req runtime.PullRequest) error // the registry's answers to CanPull
 }
 
 func (s *store) Image(context.Context, string) (runtime.Image, error) {
@@ -39,6 +41,14 @@ func (s *store) Image(context.Context, string) (runtime.Image, error) {
 		return runtime.Image{}, nil
 	}
 	return runtime.Image{}, fmt.Errorf("%w: no such image", runtime.ErrNotFound)
+}
+
+func (s *store) CanPull(ctx context.Context, ref string, auth *runtime.RegistryAuth) error {
+	s.mu.Lock()
+	step := s.letIn[min(s.asked, len(s.letIn)-1)]
+	s.asked++
+	s.mu.Unlock()
+	return step(ctx, runtime.PullRequest{Ref: ref, Auth: auth})
 }
 
 func (s *store) Pull(ctx context.Context, req runtime.PullRequest) (runtime.Image, error) {

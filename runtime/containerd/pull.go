@@ -71,6 +71,20 @@ func (r *Runtime) Pull(ctx context.Context, req runtime.PullRequest) (runtime.Im
 	return img, nil
 }
 
+// CanPull asks the registry for the image's manifest or index, as the first step of a pull
+// does: it, or a mirror that the hosts directory names for it.
+func (r *Runtime) CanPull(ctx context.Context, ref string, auth *runtime.RegistryAuth) error {
+	named, err := runtime.ParseReference(ref)
+	if err != nil {
+		return err
+	}
+	call := r.in(ctx)
+	session := registry.NewSession(call, r.options.HostsDir, named, auth, nil)
+	defer session.Close()
+	_, _, err = session.Resolver().Resolve(call, named.String())
+	return translate(ctx, "ask the registry for image "+named.String(), err)
+}
+
 // pullError tells content that is not what its digest says, which only a registry can be
 // the cause of, from the daemon's other refusals.
 func pullError(err error) error {

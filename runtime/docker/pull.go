@@ -61,6 +61,29 @@ func (r *Runtime) pull(ctx context.Context, named reference.Named, req runtime.P
 	return image, err
 }
 
+// CanPull has the daemon ask the registry for the image's manifest.
+func (r *Runtime) CanPull(ctx context.Context, ref string, auth *runtime.RegistryAuth) error {
+	named, err := runtime.ParseReference(ref)
+	if err != nil {
+		return err
+	}
+	header, err := authHeader(auth, named)
+	if err != nil {
+		return err
+	}
+	err = r.call(ctx, 0, func(ctx context.Context, api *client.Client) error {
+		_, err := api.DistributionInspect(ctx, named.String(), client.DistributionInspectOptions{EncodedRegistryAuth: header})
+		if err != nil {
+			return classify(err, pulling)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("ask the registry for image %s: %w", named, err)
+	}
+	return nil
+}
+
 // authHeader is empty for an anonymous pull.
 func authHeader(auth *runtime.RegistryAuth, named reference.Named) (string, error) {
 	if auth == nil {

@@ -16,6 +16,7 @@ const (
 	OpProbe   Op = "probe"
 	OpImage   Op = "image"
 	OpPull    Op = "pull"
+	OpCanPull Op = "can pull"
 	OpCreate  Op = "create"
 	OpStart   Op = "start"
 	OpWait    Op = "wait"

@@ -136,15 +136,8 @@ func (r *Runtime) Pull(ctx context.Context, req runtime.PullRequest) (runtime.Im
 	var cut <-chan struct{}
 	err := r.call(ctx, OpPull, func() error {
 		r.d.pulls[normal(req.Ref)]++
-		published, ok := r.d.registry[normal(req.Ref)]
-		image, cut = published, r.d.cut
-		switch {
-		case !ok:
-			return fmt.Errorf("pull: %w: no such image: %s", runtime.ErrNotFound, req.Ref)
-		case image.Wants != "" && (req.Auth == nil || req.Auth.Password != image.Wants):
-			return fmt.Errorf("pull: %w: %s", runtime.ErrUnauthorized, req.Ref)
-		}
-		return image.Err
+		image, cut = r.d.registry[normal(req.Ref)], r.d.cut
+		return r.d.letIn(req.Ref, req.Auth)
 	})
 	if err == nil && req.Admit != nil {
 		err = req.Admit(image.Fetch)
@@ -165,6 +158,24 @@ func (r *Runtime) Pull(ctx context.Context, req runtime.PullRequest) (runtime.Im
 	}
 	r.d.AddImage(req.Ref, image.Program)
 	return imageOf(req.Ref), nil
+}
+
+// CanPull asks the registry about a published image.
+func (r *Runtime) CanPull(ctx context.Context, ref string, auth *runtime.RegistryAuth) error {
+	return r.call(ctx, OpCanPull, func() error { return r.d.letIn(ref, auth) })
+}
+
+// letIn is what the registry answers to who asks for an image.
+func (d *Daemon) letIn(ref string, auth *runtime.RegistryAuth) error {
+	published, ok := d.registry[normal(ref)]
+	switch {
+	case !ok:
+		return fmt.Errorf("registry: %w: no such image: %s", runtime.ErrNotFound, ref)
+	case published.Wants != "" && (auth == nil || auth.Password != published.Wants):
+		return fmt.Errorf("registry: %w: %s", runtime.ErrUnauthorized, ref)
+	default:
+		return published.Err
+	}
 }
 
 func isClosed(c <-chan struct{}) bool {

@@ -90,6 +90,8 @@ func (s *suite) testPull(t *testing.T) {
 		wantClass(t, err, runtime.ErrRegistryUnavailable)
 	})
 	t.Run("a registry that throttles is told apart", s.pullThrottled)
+	t.Run("a registry says whether a pull would be let in, of an image that is here too", s.pullAllowed)
+	t.Run("and when it cannot say so, the reason is told as that of a pull is", s.pullNotConfirmed)
 	t.Run("a cancelled pull returns at once and can be repeated", s.pullCancelled)
 	t.Run("two pulls of one image at once both succeed", s.pullTwice)
 }
@@ -202,6 +204,51 @@ func (s *suite) pullToken(t *testing.T) {
 	if users := r.Users(); !slices.Contains(users, username) {
 		t.Errorf("the registry has seen %q", users)
 	}
+}
+
+func (s *suite) pullAllowed(t *testing.T) {
+	token := startRegistry(t, registry.Options{Username: username, Password: password, Token: true})
+	public := startRegistry(t, registry.Options{})
+	for _, r := range []*registry.Registry{s.registry, token} {
+		ref := pushTo(t, r, "mine:v1", s.variant(t, "MINE"))
+		for _, here := range []bool{false, true} {
+			if here {
+				s.pull(t, ref)
+			}
+			if err := s.rt.CanPull(t.Context(), ref, s.auth); err != nil {
+				t.Errorf("here: %t: with the credentials: %v", here, err)
+			}
+			for _, auth := range []*runtime.RegistryAuth{nil, {Username: username, Password: "wrong"}} {
+				wantClass(t, s.rt.CanPull(t.Context(), ref, auth), runtime.ErrUnauthorized)
+			}
+			wantClass(t, s.rt.CanPull(t.Context(), r.Ref("absent/repository:v1"), s.auth), runtime.ErrNotFound)
+		}
+	}
+	ref := pushTo(t, public, "everybodys:v1", s.variant(t, "PUBLIC"))
+	if err := s.rt.CanPull(t.Context(), ref, nil); err != nil {
+		t.Errorf("without credentials where none are wanted: %v", err)
+	}
+	_, err := s.rt.Image(t.Context(), ref)
+	wantClass(t, err, runtime.ErrNotFound) // it was only asked about
+}
+
+func (s *suite) pullNotConfirmed(t *testing.T) {
+	r, err := registry.Start(registry.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := pushTo(t, r, "mine:v1", s.variant(t, "UNCONFIRMED"))
+	r.Throttle(registry.Manifests, 100, 7*time.Second)
+	wantClass(t, s.rt.CanPull(t.Context(), ref, nil), runtime.ErrThrottled)
+	r.Heal()
+	if err := s.rt.CanPull(t.Context(), ref, nil); err != nil {
+		t.Error(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantClass(t, s.rt.CanPull(t.Context(), ref, nil), runtime.ErrRegistryUnavailable)
+	wantClass(t, s.rt.CanPull(t.Context(), "Not A Reference", nil), runtime.ErrInvalid)
 }
 
 func (s *suite) pullThrottled(t *testing.T) {

@@ -118,7 +118,7 @@ func startNode(b *testing.B, rt runtime.Runtime) *benchNode {
 	n.executor, err = executor.New(executor.Options{
 		NodeID: "bench", Plane: n, Journal: j, Log: log, Workers: 1,
 		Runtime: func() (runtime.Runtime, error) { return n, nil }, RuntimeUsable: func() bool { return true }, Drained: func() bool { return false },
-		Puller:  pull.New(pull.Config{Attempts: 1, Timeout: time.Minute, InactivityTimeout: time.Minute}, log),
+		Puller:  pull.New(pull.Config{Attempts: 1, Timeout: time.Minute, InactivityTimeout: time.Minute, TrustNodeCache: true}, log),
 		Builder: taskcontainer.Builder{Fence: fence, LogLimits: runtime.LogLimits{MaxBytes: 1 << 20, MaxFiles: 2}},
 		Poll:    executor.PollPolicy{Period: time.Hour, Relax: func() bool { return false }},
 		Report:  executor.ReportPolicy{Attempts: 1, Budget: time.Second},
