@@ -14,8 +14,8 @@ import (
 	"github.com/heteroflow/node-agent/runtime/containerd/wire"
 )
 
-// ttrpc is spoken by hand because its library makes the start of the log shim a sixth longer
-// (12.3 instead of 10.5 ms): it brings gRPC's statuses, protobuf's reflection and a logger.
+// ttrpc is spoken by hand because its library brings gRPC's statuses, protobuf's reflection
+// and a logger: a quarter more CPU time at each start of a log shim (docs/performance.md).
 // The frames are those of its PROTOCOL.md, the messages those of its request.proto.
 
 const (
