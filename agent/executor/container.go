@@ -88,7 +88,10 @@ func (t *task) start(ctx context.Context, rt runtime.Runtime, lastRun time.Time)
 	if err := t.ready(ctx); err != nil {
 		return err
 	}
-	t.remember(func(r *Record) { r.Started, r.Verdict = true, "" })
+	if err := t.expectAgain(); err != nil {
+		return err
+	}
+	t.remember(func(r *Record) { r.Started, r.Verdict, r.Why = true, "", "" })
 	crashpoint.Reach("start: recorded")
 	err := t.persist(ctx, "start the container", func(ctx context.Context) error {
 		c, err := rt.Inspect(ctx, t.container)
@@ -117,10 +120,10 @@ const stopRetry = 30 * time.Second
 // keeps its owner here, and with it everything the task holds.
 func (t *task) stop(ctx context.Context, rt runtime.Runtime, c runtime.Container) (stopped bool, err error) {
 	t.enter(Stopping)
-	t.log.Info("stopping container", logging.ContainerID(c.ID), zap.String("why", t.whyStopped()), zap.Duration("grace", t.supervision.Grace))
+	t.log.Info("stopping container", logging.ContainerID(c.ID), zap.String("why", t.whyStopped()), zap.Duration("grace", t.grace()))
 	crashpoint.Reach("stop: decided")
 	err = t.persist(ctx, "stop the container", func(ctx context.Context) error {
-		return rt.Stop(ctx, c.ID, t.supervision.Grace)
+		return rt.Stop(ctx, c.ID, t.grace())
 	})
 	crashpoint.Reach("stop: done")
 	switch {
@@ -132,6 +135,14 @@ func (t *task) stop(ctx context.Context, rt runtime.Runtime, c runtime.Container
 	t.log.Error("container does not stop; its GPUs stay reserved, trying again", logging.ContainerID(c.ID), logging.Reason(protocol.ReasonStopTimeout), zap.Error(err))
 	t.setHealth(protocol.TaskHealth{State: protocol.HealthUnhealthy, Since: new(time.Now()), Message: fmt.Sprintf("%s: %v", protocol.ReasonStopTimeout, err)})
 	return false, t.pause(ctx, stopRetry)
+}
+
+// grace is what the program may take to end. One that has what it must not have gets none.
+func (t *task) grace() time.Duration {
+	if t.record.Verdict == protocol.ReasonVolumeDenied {
+		return 0
+	}
+	return t.supervision.Grace
 }
 
 func (t *task) whyStopped() string {

@@ -64,11 +64,11 @@ func (t *task) ready(ctx context.Context) error {
 
 // verifyDevices looks at what device nodes a started container has. The error is a
 // *taskcontainer.MismatchError.
-func (t *task) verifyDevices(pid int, devices taskcontainer.Devices) error {
+func (t *task) verifyDevices(pid int, expect []taskcontainer.Node) error {
 	if t.e.Devices == nil {
 		return nil
 	}
-	err := t.e.Devices.Verify(pid, devices)
+	err := t.e.Devices.Verify(pid, taskcontainer.Devices{Holds: t.supervision.Holds, Expect: expect})
 	if _, mismatch := errors.AsType[*taskcontainer.MismatchError](err); err == nil || mismatch {
 		return err
 	}

@@ -94,8 +94,15 @@ type Record struct {
 	// Started is set before the container is first started: until then nothing of the
 	// task has run, and it may be launched anew after a crash.
 	Started bool `json:"started"`
-	// Verdict is why the agent decided to end this run of it, set before it acts on that.
+	// Verdict is why the agent decided to end this run of it, and Why the words for that,
+	// set before it acts on that.
 	Verdict protocol.Reason `json:"verdict,omitempty"`
+	Why     string          `json:"why,omitempty"`
+	// Expect is what the container must turn out to have when it runs, set before it is
+	// started; nil: nothing was to be looked at.
+	Expect *taskcontainer.Expectation `json:"expect,omitempty"`
+	// Verified is when the run was started that was looked at and found to have it.
+	Verified *time.Time `json:"verified,omitempty"`
 	// PutToSleep is when the run was started that was, or is to be, stopped to sleep; nil:
 	// none. A stopped container of that run waits to be woken, one of another has ended.
 	PutToSleep *time.Time `json:"put_to_sleep,omitempty"`

@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"fmt"
+	"os"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,10 +20,11 @@ type story struct {
 	task    func(*protocol.Task)
 	// tell makes the control plane change its mind, given the time since the task was
 	// added. It is called every second.
-	tell func(n *node, after time.Duration)
-	want ending // zero: nothing is reported
-	last protocol.TaskStatus
-	runs int // how often the program is started
+	tell    func(n *node, after time.Duration)
+	swapped bool   // it has a volume that is another than passed the fence
+	want    ending // zero: nothing is reported
+	last    protocol.TaskStatus
+	runs    int // how often the program is started
 }
 
 var stories = map[string]story{
@@ -42,6 +44,11 @@ var stories = map[string]story{
 	"that cannot be started": {
 		program: runtimefake.Program{StartError: "exec format error"},
 		want:    ending{protocol.StatusFailed, protocol.ReasonStartFailed, -1, false}, last: protocol.StatusFailed, runs: 0,
+	},
+	"whose volume was swapped": {
+		program: runtimefake.Program{Forever: true, PID: os.Getpid()},
+		swapped: true,
+		want:    ending{protocol.StatusFailed, protocol.ReasonVolumeDenied, 137, false}, last: protocol.StatusFailed, runs: 1,
 	},
 	"that is stopped": {
 		program: runtimefake.Program{Forever: true},
@@ -94,6 +101,9 @@ func (s story) play(n *node, killAt int64, away time.Duration) (killed bool) {
 	n.plane.add("1", image, func(t *protocol.Task) {
 		if s.task != nil {
 			s.task(t)
+		}
+		if s.swapped {
+			t.Volumes = []protocol.Volume{{HostPath: n.share, ContainerPath: "/dev"}}
 		}
 	})
 	n.start()

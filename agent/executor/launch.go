@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"time"
 
 	"go.uber.org/zap"
@@ -34,7 +32,7 @@ func (t *task) launch(parent context.Context) (launched bool, result *Result, er
 	failed, isFailure := errors.AsType[*taskcontainer.RefusedError](err)
 	switch {
 	case err == nil:
-		t.log.Info("task running", logging.ContainerID(t.container), logging.Took(time.Since(begun)))
+		t.log.Info("task started", logging.ContainerID(t.container), logging.Took(time.Since(begun)))
 		return true, nil, nil
 	case parent.Err() != nil:
 		return false, nil, errDetached
@@ -53,7 +51,7 @@ func (t *task) launch(parent context.Context) (launched bool, result *Result, er
 }
 
 func (t *task) launchSteps(ctx context.Context) error {
-	blueprint, devices, err := t.plan(ctx)
+	blueprint, err := t.plan(ctx)
 	if err != nil {
 		return err
 	}
@@ -71,44 +69,15 @@ func (t *task) launchSteps(ctx context.Context) error {
 	}
 	crashpoint.Reach("launch: image there")
 	t.enter(Creating)
+	if len(blueprint.Expect.Volumes) > 0 || t.e.Devices != nil {
+		t.remember(func(r *Record) { r.Expect = &blueprint.Expect })
+	}
 	if err := t.create(ctx, rt, blueprint.Spec); err != nil {
 		return err
 	}
 	crashpoint.Reach("launch: created")
 	t.enter(Starting)
-	if err := t.start(ctx, rt, time.Time{}); err != nil {
-		return err
-	}
-	return t.verify(ctx, rt, blueprint, devices)
-}
-
-// verify looks from outside at what the started container got. One that got other volumes
-// is killed before it is called running.
-func (t *task) verify(ctx context.Context, rt runtime.Runtime, blueprint taskcontainer.Blueprint, devices taskcontainer.Devices) error {
-	if len(blueprint.Volumes) == 0 && t.e.Devices == nil {
-		return nil
-	}
-	pid, err := t.pid(ctx, rt)
-	if err != nil || pid == 0 {
-		return err
-	}
-	changed, mismatch := blueprint.Verify(pid), t.verifyDevices(pid, devices)
-	if changed == nil && mismatch == nil {
-		return nil
-	}
-	if still, err := t.pid(ctx, rt); err != nil || still != pid {
-		return err // it ended while it was looked into
-	}
-	if mismatch != nil {
-		t.reportDevices(mismatch)
-	}
-	if changed == nil || over(pid) {
-		return nil
-	}
-	if err := t.persist(ctx, "kill the container", func(ctx context.Context) error { return rt.Stop(ctx, t.container, 0) }); err != nil {
-		return fmt.Errorf("%w; and killing it: %w", changed, err)
-	}
-	return fail(protocol.ReasonVolumeDenied, changed)
+	return t.start(ctx, rt, time.Time{})
 }
 
 // create ensures the container exists. A container of an earlier assignment of this very
@@ -155,21 +124,4 @@ func (t *task) removeEarlier(ctx context.Context, rt runtime.Runtime) (bool, err
 	}
 	t.log.Info("removing the container of an earlier assignment", logging.ContainerID(c.ID), zap.Int64("earlier_generation", id.Generation))
 	return true, rt.Remove(ctx, c.ID)
-}
-
-// over tells whether a process has ended, which the runtime may hear of later: the kernel
-// takes its root directory from it before it takes its mounts apart.
-func over(pid int) bool {
-	_, err := os.Readlink(fmt.Sprintf("/proc/%d/root", pid))
-	return errors.Is(err, fs.ErrNotExist)
-}
-
-// pid is the container's first process; 0 when it has ended and there is nothing to look
-// into any more.
-func (t *task) pid(ctx context.Context, rt runtime.Runtime) (int, error) {
-	c, err := t.inspect(ctx, rt)
-	if errors.Is(err, runtime.ErrNotFound) {
-		return 0, nil
-	}
-	return c.PID, err
 }

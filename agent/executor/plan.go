@@ -12,22 +12,21 @@ import (
 
 // plan says what the task's container is made from. It refuses what can never run, and
 // what this node cannot run now, before anything is made for it.
-func (t *task) plan(ctx context.Context) (taskcontainer.Blueprint, taskcontainer.Devices, error) {
+func (t *task) plan(ctx context.Context) (taskcontainer.Blueprint, error) {
 	if err := t.spec.Validate(); err != nil {
-		return taskcontainer.Blueprint{}, taskcontainer.Devices{}, fail(protocol.ReasonInvalidSpec, err)
+		return taskcontainer.Blueprint{}, fail(protocol.ReasonInvalidSpec, err)
 	}
 	devices, err := t.resolve(ctx)
 	if err != nil {
-		return taskcontainer.Blueprint{}, devices, err
+		return taskcontainer.Blueprint{}, err
 	}
 	task := *t.spec
 	shm := preflight.ShmFor(task, devices.HostShm)
 	if err := t.checkShm(ctx, shm); err != nil {
-		return taskcontainer.Blueprint{}, devices, err
+		return taskcontainer.Blueprint{}, err
 	}
 	task.IPC, task.ShmSizeBytes = shm.IPC, shm.Bytes
-	blueprint, err := t.e.Builder.Build(task, devices, t.log)
-	return blueprint, devices, err
+	return t.e.Builder.Build(task, devices, t.log)
 }
 
 // checkShm refuses a task for whose processes the host has too little shared memory.

@@ -84,6 +84,9 @@ func (t *task) turn(ctx context.Context, rt runtime.Runtime, c runtime.Container
 		t.health.end()
 		return t.stop(ctx, rt, c)
 	}
+	if condemned, err := t.verify(ctx, rt, c); condemned || err != nil {
+		return false, err
+	}
 	t.enter(Running)
 	if t.viewNow().status == protocol.StatusWaking {
 		t.reportAwake(ctx)
@@ -173,6 +176,8 @@ func (t *task) conclude(c runtime.Container) *Result {
 	switch {
 	case t.record.Verdict == protocol.ReasonTimeout:
 		result = result.overruled(protocol.ReasonTimeout, fmt.Sprintf("ran longer than its time limit of %v", t.supervision.Timeout))
+	case t.record.Verdict == protocol.ReasonVolumeDenied:
+		result = result.overruled(protocol.ReasonVolumeDenied, t.record.Why)
 	case want == wantStop:
 		result = result.overruled(protocol.ReasonStopped, "stopped on request")
 	}

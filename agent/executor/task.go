@@ -30,7 +30,8 @@ type task struct {
 	// State of the owner alone.
 	container   string // id; empty: none known
 	supervision taskcontainer.Supervision
-	record      Record // as the journal has it
+	record      Record    // as the journal has it
+	looked      time.Time // when the run was started that was looked into last
 
 	health health
 

@@ -92,10 +92,10 @@ func (f *Fence) Denying(dir string) *Fence {
 
 // Resolved is a path that passed.
 type Resolved struct {
-	Path string // absolute and without links: hand this one to the daemon
-	Root string // the allowed directory that holds it, as configured
-	Dir  bool   // a directory; else a regular file
-	id   identity
+	Path string   `json:"path"` // absolute and without links: hand this one to the daemon
+	Root string   `json:"root"` // the allowed directory that holds it, as configured
+	Dir  bool     `json:"dir"`  // a directory; else a regular file
+	ID   Identity `json:"id"`   // until the next boot
 }
 
 // Check looks at path and returns what it really is. Errors: *DeniedError, *MissingError

@@ -40,7 +40,7 @@ func (f *Fence) open(raw string, access Access) (*os.File, Resolved, error) {
 	if err != nil {
 		return nil, Resolved{}, errors.Join(err, o.file.Close())
 	}
-	return o.file, Resolved{Path: o.path, Root: root, Dir: o.isDir(), id: o.id}, nil
+	return o.file, Resolved{Path: o.path, Root: root, Dir: o.isDir(), ID: o.id}, nil
 }
 
 // judge decides about an object that path led to and names the allowed directory it is in.

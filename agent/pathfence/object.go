@@ -12,16 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identity tells files apart while at least one of their names or descriptors is held.
-type identity struct {
-	dev, ino uint64
+// Identity tells files apart while at least one of their names or descriptors is held.
+type Identity struct {
+	Dev uint64 `json:"dev"`
+	Ino uint64 `json:"ino"`
 }
 
 // object is something on the host as the kernel sees it.
 type object struct {
 	file  *os.File // O_PATH: names the object, reads nothing of it
 	path  string   // the kernel's name: absolute, no links
-	id    identity
+	id    Identity
 	mode  uint32 // S_IFMT bits
 	mount int    // id of the mount it was reached through
 }
@@ -76,10 +77,10 @@ func (o *object) kind() string {
 	}
 }
 
-func identityOf(st *unix.Stat_t) identity { return identity{dev: st.Dev, ino: st.Ino} }
+func identityOf(st *unix.Stat_t) Identity { return Identity{Dev: st.Dev, Ino: st.Ino} }
 
 // expect checks that path, its last component not followed, is this object.
-func (id identity) expect(path string) error {
+func (id Identity) expect(path string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrChanged, path, err)

@@ -62,7 +62,7 @@ func TestADirectorySwappedWithALinkNeverLeadsOutside(t *testing.T) {
 			switch {
 			case err == nil:
 				passed++
-				if got.id != inside || !strings.HasPrefix(got.Path, h.path("data")+"/") {
+				if got.ID != inside || !strings.HasPrefix(got.Path, h.path("data")+"/") {
 					t.Errorf("passed %q, which is outside", got.Path)
 				}
 			case errors.As(err, new(*DeniedError)):
@@ -128,7 +128,7 @@ func TestASwapAfterTheCheckIsFound(t *testing.T) {
 	}
 }
 
-func identityAt(t *testing.T, path string) identity {
+func identityAt(t *testing.T, path string) Identity {
 	t.Helper()
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

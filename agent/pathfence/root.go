@@ -52,7 +52,7 @@ func (f *Fence) openDir(dir string, access Access) (*os.Root, error) {
 }
 
 // Verify checks that Path still leads to what was checked. The error matches ErrChanged.
-func (r Resolved) Verify() error { return r.id.expect(r.Path) }
+func (r Resolved) Verify() error { return r.ID.expect(r.Path) }
 
 // VerifyIn checks that a container got what was checked: root is its root directory seen
 // from outside, /proc/<pid>/root, and target the path it was mounted at. The error matches
@@ -72,7 +72,7 @@ func (r Resolved) sameAs(root *os.Root, name string) error {
 		return fmt.Errorf("%w: %w", ErrChanged, err)
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || (identity{dev: st.Dev, ino: st.Ino}) != r.id {
+	if !ok || (Identity{Dev: st.Dev, Ino: st.Ino}) != r.ID {
 		return fmt.Errorf("%w: %s is another object now", ErrChanged, filepath.Join(root.Name(), name))
 	}
 	return nil

@@ -36,9 +36,10 @@ type Devices struct {
 
 // Node is a device node in a container.
 type Node struct {
-	Path         string
-	Type         string // "c" or "b"
-	Major, Minor uint32
+	Path  string `json:"path"`
+	Type  string `json:"type"` // "c" or "b"
+	Major uint32 `json:"major"`
+	Minor uint32 `json:"minor"`
 }
 
 // String is for messages.

@@ -43,25 +43,7 @@ func refuse(reason protocol.Reason, err error) error { return &RefusedError{reas
 type Blueprint struct {
 	Spec        runtime.Spec
 	Supervision Supervision
-	Volumes     []Volume
-}
-
-// Volume is a host path that passed the fence, and where it is mounted.
-type Volume struct {
-	pathfence.Resolved
-	Target string
-}
-
-// Verify checks that the container whose first process is pid got the very volumes that
-// passed the fence: a path can be swapped between the check and the daemon's mount. The
-// error matches pathfence.ErrChanged.
-func (b Blueprint) Verify(pid int) error {
-	for _, v := range b.Volumes {
-		if err := v.VerifyIn(fmt.Sprintf("/proc/%d/root", pid), v.Target); err != nil {
-			return err
-		}
-	}
-	return nil
+	Expect      Expectation
 }
 
 // Build returns the blueprint of a valid task's container with the devices it was given, or
@@ -99,29 +81,33 @@ func (b Builder) Build(t protocol.Task, devices Devices, log *zap.Logger) (Bluep
 	if err := spec.Validate(); err != nil {
 		return Blueprint{}, refuse(protocol.ReasonInvalidSpec, err)
 	}
-	return Blueprint{Spec: spec, Supervision: sup, Volumes: volumes}, nil
+	return Blueprint{Spec: spec, Supervision: sup, Expect: Expectation{Volumes: volumes, Nodes: devices.Expect}}, nil
 }
 
 func (b Builder) volumes(asked []protocol.Volume) ([]Volume, error) {
-	fence := b.Fence
-	if b.RuntimeRoot != nil && b.RuntimeRoot() != "" {
-		fence = fence.Denying(b.RuntimeRoot())
-	}
 	var volumes []Volume
 	var errs []error
 	for i, v := range asked {
-		access := pathfence.Write
-		if v.ReadOnly {
-			access = pathfence.Read
-		}
-		resolved, err := fence.Check(v.HostPath, access)
+		resolved, err := b.check(v.HostPath, v.ReadOnly)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("volumes[%d].host_path: %w", i, err))
 			continue
 		}
-		volumes = append(volumes, Volume{resolved, v.ContainerPath})
+		volumes = append(volumes, Volume{resolved, v.ContainerPath, v.ReadOnly})
 	}
 	return volumes, errors.Join(errs...)
+}
+
+// check asks the fence about a host path.
+func (b Builder) check(hostPath string, readOnly bool) (pathfence.Resolved, error) {
+	fence, access := b.Fence, pathfence.Write
+	if b.RuntimeRoot != nil && b.RuntimeRoot() != "" {
+		fence = fence.Denying(b.RuntimeRoot())
+	}
+	if readOnly {
+		access = pathfence.Read
+	}
+	return fence.Check(hostPath, access)
 }
 
 // mounts names the volumes by the paths the fence resolved them to: these have no links

@@ -120,8 +120,8 @@ func TestATaskBecomesTheContainerItAsksFor(t *testing.T) {
 			if diff := cmp.Diff(want, got.Spec); diff != "" {
 				t.Error(diff)
 			}
-			if len(got.Volumes) != len(want.Mounts) {
-				t.Errorf("%d volumes to verify, want %d", len(got.Volumes), len(want.Mounts))
+			if len(got.Expect.Volumes) != len(want.Mounts) {
+				t.Errorf("%d volumes to verify, want %d", len(got.Expect.Volumes), len(want.Mounts))
 			}
 		})
 	}

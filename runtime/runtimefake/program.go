@@ -17,6 +17,7 @@ type Program struct {
 	Unkillable  bool          // nothing does: its process is in uninterruptible sleep
 	StartError  string        // it cannot be executed, for this reason
 	Output      string        // what it prints, at once
+	PID         int           // its process, which must exist if anybody looks into it; 0: an invented one
 }
 
 // container is a container and the program in it; its fields are guarded by Daemon.mu.
@@ -42,6 +43,9 @@ type container struct {
 // run starts the program.
 func (d *Daemon) run(c *container) {
 	c.running, c.pid, c.started, c.exit = true, 1000+len(d.starts), time.Now(), nil
+	if c.program.PID != 0 {
+		c.pid = c.program.PID
+	}
 	c.ended = make(chan struct{})
 	c.output += c.program.Output
 	d.starts = append(d.starts, Start{ID: c.id, Name: c.spec.Name, Labels: c.labels, At: c.started})
