@@ -74,6 +74,7 @@ demo: build $(RUNTIME) ## play three tasks end to end on this machine (as root; 
 
 .PHONY: test
 test: deps nvidia daemons ## run all tests, with the race detector, against the real daemons (as root)
+	go -C test/cdischema test $(TEST_FLAGS) ./...
 	PATH=$(TOOLS):$$PATH HFTEST_REQUIRE_DOCKER=1 HFTEST_REQUIRE_CONTAINERD=1 HFTEST_REQUIRE_PROGRAMS=1 \
 	  CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go test -race -timeout 45m $(TEST_FLAGS) ./...
 

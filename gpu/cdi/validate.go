@@ -48,8 +48,7 @@ func checkName(name string) error { return parser.ValidateDeviceName(name) }
 // validate holds a spec against the rules of CDI, those that its library does not check
 // among them (SPEC.md: the form of the kind, the path and the timeout of a hook), and
 // against what CDI leaves to engines: paths that are absolute and clean, and texts that
-// survive JSON and C strings. CDI's JSON schema says less: it knows types and required
-// fields, no value.
+// survive JSON and C strings.
 func validate(s *specs.Spec) error {
 	if err := specs.ValidateVersion(s); err != nil {
 		return err
