@@ -33,20 +33,63 @@ func Lines(output []byte) []string {
 }
 
 // Unwrap puts the rows of a table together that a narrow terminal or a mail
-// program broke in two: one begins with a bar, the next line does not, and ends
-// with it. The second line is left blank, so that lines keep their places.
+// program broke: rows begin and end with a bar. A terminal breaks where its width
+// ends, also within a word; a mail program at a blank, which is lost. What a row
+// takes over is left blank, so that lines keep their places. A table that was
+// cropped at the right looks alike, but the next line is a row of its own.
 func Unwrap(lines []string) []string {
 	out := slices.Clone(lines)
-	for i := 1; i < len(out); i++ {
-		head, rest := strings.TrimSpace(out[i-1]), strings.TrimSpace(out[i])
-		if !strings.HasPrefix(head, "|") || strings.HasSuffix(head, "|") || Rule(rest) ||
-			strings.HasPrefix(rest, "|") || !strings.HasSuffix(rest, "|") {
-			continue
+	width := terminal(lines)
+	row, full := -1, false // that is being put together; its last piece fills the width
+	for i, line := range lines {
+		bare, whole := strings.TrimSpace(line), utf8.RuneCountInString(line) == width
+		switch {
+		case row >= 0 && continues(out[row], bare, full, whole):
+			if !full {
+				out[row] += " "
+			}
+			out[row] += line
+			out[i], full = "", whole
+		case strings.HasPrefix(bare, "|"):
+			row, full = i, whole
+		default:
+			row = -1
 		}
-		out[i-1] += " " + rest
-		out[i] = ""
 	}
 	return out
+}
+
+// terminal returns the width that broke the lines, -1 when none did: it is that of
+// several lines, and of none more.
+func terminal(lines []string) int {
+	width, reached := 0, 0
+	for _, line := range lines {
+		switch n := utf8.RuneCountInString(line); {
+		case n > width:
+			width, reached = n, 1
+		case n == width:
+			reached++
+		}
+	}
+	if reached < 2 {
+		return -1
+	}
+	return width
+}
+
+// continues reports whether a line goes on with the row above it. full: the row's
+// last piece fills the width; whole: the line does.
+func continues(row, line string, full, whole bool) bool {
+	begins, ends := strings.HasPrefix(line, "|"), strings.HasSuffix(line, "|")
+	switch {
+	case line == "" || Rule(line) || strings.HasPrefix(line, "+"):
+		return false
+	case !begins && ends:
+		return true
+	case !full || strings.HasSuffix(strings.TrimSpace(row), "|"):
+		return false
+	}
+	return !begins || ends && !whole
 }
 
 var bars = strings.NewReplacer("│", "|", "┃", "|", "║", "|", "¦", "|")

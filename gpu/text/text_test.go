@@ -247,10 +247,32 @@ func TestRowsThatWereWrappedAreOneAgain(t *testing.T) {
 		name     string
 		in, want []string
 	}{
-		{"broken once", []string{"| 0  T4 | 0000:01:00.0", "Off |   0 |", "| x |"}, []string{"| 0  T4 | 0000:01:00.0 Off |   0 |", "", "| x |"}},
-		{"cropped at the right", []string{"| 0  T4 | 0000:01:00.0", "| 40C  |"}, []string{"| 0  T4 | 0000:01:00.0", "| 40C  |"}},
-		{"a rule that was broken", []string{"+-----", "----+", "| x |"}, []string{"+-----", "----+", "| x |"}},
-		{"followed by prose", []string{"| 0  T4 | 0000", "and so on"}, []string{"| 0  T4 | 0000", "and so on"}},
+		{
+			"by a mail program",
+			[]string{"| 0  T4 | 0000:01:00.0", "Off |   0 |", "| a longer line of it |"},
+			[]string{"| 0  T4 | 0000:01:00.0 Off |   0 |", "", "| a longer line of it |"},
+		},
+		{
+			"by a terminal, within a word, behind a bar, before one, twice",
+			[]string{
+				"+-----------", "-----+", "| 0 | 0000:0", "1:00.0 |0 |", "| 1 |       ", "   7 |  0 |",
+				"| 2 | 1:00.0", "|  0 |", "| 3 | 1:00. ", "0       Off ", " |  0 |", "x",
+			},
+			[]string{
+				"+-----------", "-----+", "| 0 | 0000:01:00.0 |0 |", "", "| 1 |          7 |  0 |", "",
+				"| 2 | 1:00.0|  0 |", "", "| 3 | 1:00. 0       Off  |  0 |", "", "", "x",
+			},
+		},
+		{
+			"cropped at one width, and not broken",
+			[]string{"| 0  T4 | 00", "| 40C  | 10", "| 1  T4 | 00", "$ prompt"},
+			[]string{"| 0  T4 | 00", "| 40C  | 10", "| 1  T4 | 00$ prompt", ""}, // the cropped cell is nobody's
+		},
+		{
+			"cropped once",
+			[]string{"| 0  T4 | 0000:01:00.0", "| 40C  |", "and so on"},
+			[]string{"| 0  T4 | 0000:01:00.0", "| 40C  |", "and so on"},
+		},
 		{"nothing", nil, nil},
 	} {
 		if diff := cmp.Diff(c.want, Unwrap(c.in)); diff != "" {
