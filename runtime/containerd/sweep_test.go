@@ -22,6 +22,7 @@ import (
 
 	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/runtime/containerd"
+	"github.com/heteroflow/node-agent/runtime/containerd/record"
 	"github.com/heteroflow/node-agent/test/image"
 	"github.com/heteroflow/node-agent/test/registry"
 )
@@ -181,6 +182,10 @@ func (f *fixture) cutShort(t *testing.T) string {
 	request := &tasks.CreateTaskRequest{ContainerID: id}
 	for _, m := range mounts {
 		request.Rootfs = append(request.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
+	}
+	begun := record.Run{ID: "cut short", StartedAt: time.Now()}
+	if err := record.Dir(filepath.Join(f.options(t).StateDir, namespace, id)).Begin(begun); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := c.TaskService().Create(t.Context(), request); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	tasktypes "github.com/containerd/containerd/api/types/task"
@@ -93,8 +94,13 @@ func (r *Runtime) clear(ctx context.Context, o observed) error {
 			if err := r.keepExit(o); err != nil {
 				return err
 			}
-		} else if err := r.kill(ctx, o); err != nil {
-			return err
+		} else {
+			if err := r.retract(o); err != nil {
+				return err
+			}
+			if err := r.kill(ctx, o); err != nil {
+				return err
+			}
 		}
 		crashpoint.Reach("containerd: end kept")
 		if err := r.deleteTask(ctx, o.record.ID); err != nil {
@@ -103,6 +109,17 @@ func (r *Runtime) clear(ctx context.Context, o observed) error {
 		crashpoint.Reach("containerd: task gone")
 	}
 	return r.network.Down(ctx, o.record.ID)
+}
+
+// retract takes back the record of a run whose task was made and not started: the end of
+// that task is not how the program ended.
+func (r *Runtime) retract(o observed) error {
+	if o.run == nil || o.task.Status != tasktypes.Status_CREATED {
+		return nil
+	}
+	run := *o.run
+	run.StartedAt, run.StartError = time.Time{}, "its start was cut short"
+	return r.dir(o.record.ID).Update(run)
 }
 
 // keepExit writes down what is known of an exit unless the log shim has done so.
