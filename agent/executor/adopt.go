@@ -86,5 +86,6 @@ func (e *Executor) adopt(t *task, event string, fields ...zap.Field) error {
 		return err
 	}
 	t.log.Info(event, fields...)
+	e.followKick.Kick() // what the control plane wants of it may be older than this agent
 	return nil
 }
