@@ -137,11 +137,7 @@ func TestWithoutARecordOfTheRunOutputIsKeptAndTheLackIsTold(t *testing.T) {
 }
 
 func TestATaskIsNeverHeldUpByADirectoryThatIsGone(t *testing.T) {
-	dir := begin(t)
-	p := start(t, dir)
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	p := start(t, filepath.Join(t.TempDir(), "gone"))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -151,7 +147,7 @@ func TestATaskIsNeverHeldUpByADirectoryThatIsGone(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the task waits for its log")
 	}
 	_ = p.stdout.Close()
@@ -162,7 +158,7 @@ func TestATaskIsNeverHeldUpByADirectoryThatIsGone(t *testing.T) {
 }
 
 func TestStartedByHandItSaysWhoStartsIt(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], logshim.Command, filepath.Join(t.TempDir(), "x"))
 	out, err := cmd.CombinedOutput()
