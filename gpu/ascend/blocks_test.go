@@ -113,6 +113,10 @@ func TestAQueryOfOneCardSaysWhatItPrintsAndNoMore(t *testing.T) {
 			"\tNPU ID : 6\n\tChip Count : 2\n\n\tChip ID : 0\n\tTemperature(C) : 45\n\n\tChip ID : NA\n\tTemperature(C) : 47",
 			"0: card 6 chip 0 temp=45\n1: card 6 temp=47",
 		},
+		{
+			"the use of the AI cores is not the chip's where that has a line", "info -t usages -i 0",
+			"NPU ID : 0\nHBM Capacity(MB) : 86016\nAicore Usage Rate(%) : 4\nNPU Utilization(%) : NA", "0: card 0 chip 0 total=86016",
+		},
 		{"only that chip", "info -t proc-mem -i 3 -c 1", "\tNo process in device.", "0: card 3 chip 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

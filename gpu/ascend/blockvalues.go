@@ -23,7 +23,7 @@ func (b block) fill(d *gpu.Device) (gpu.Stats, []gpu.Failure) {
 	s := gpu.Stats{
 		Index: d.Index, UUID: d.UUID, MemoryTotal: d.MemoryTotal,
 		Temperature: text.Celsius(cmp.Or(v("temperature(c)"), v("npu temperature(c)"))),
-		Utilization: text.Percent(cmp.Or(v("npu utilization(%)"), v("aicore usage rate(%)"))),
+		Utilization: text.Percent(b.utilization()),
 	}
 	for _, key := range powerKeys {
 		if s.Power == nil {
@@ -44,6 +44,15 @@ func (b block) fill(d *gpu.Device) (gpu.Stats, []gpu.Failure) {
 		failures = append(failures, failure(*d, CodeFaultEvent, strings.Join(b.faults, "; ")))
 	}
 	return s, failures
+}
+
+// utilization returns that of the chip, where there is a line for it, else that
+// of its AI cores.
+func (b block) utilization() string {
+	if chip, ok := b.values["npu utilization(%)"]; ok {
+		return chip
+	}
+	return b.values["aicore usage rate(%)"]
 }
 
 // powerKeys are the measured power; "Rated Power Dissipation" of a 310 is not.
