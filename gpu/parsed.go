@@ -1,6 +1,9 @@
 package gpu
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // Parsed is what one output of one command of a vendor's tool says: the JSON of
 // "gpu parse". A detector makes its Report of one or more of them.
@@ -26,6 +29,16 @@ func (p Parsed) MarshalJSON() ([]byte, error) {
 	q.Stats = orEmpty(q.Stats)
 	q.Failures = orEmpty(q.Failures)
 	return json.Marshal(q)
+}
+
+// BlameUnlisted adds the failures of cards that p does not list. An error line
+// about a card that is listed may be about one value of it.
+func (p *Parsed) BlameUnlisted(failures []Failure) {
+	for _, f := range failures {
+		if !slices.ContainsFunc(p.GPUs, f.of) {
+			p.Failures = append(p.Failures, f)
+		}
+	}
 }
 
 func orEmpty[T any](s []T) []T {

@@ -23,6 +23,7 @@ func Parse(_ []string, _ int, output []byte) (gpu.Parsed, error) {
 	lines := text.Lines(output)
 	for _, form := range forms {
 		if p, ok := form(lines); ok {
+			p.BlameUnlisted(cardErrors(lines))
 			return p, nil
 		}
 	}

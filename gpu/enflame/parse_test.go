@@ -84,6 +84,13 @@ func TestAnErrorBesideValuesIsNoDeadCard(t *testing.T) {
 	}
 }
 
+func TestAnErrorOfACardBesideTheRowsOfOthersIsNotLost(t *testing.T) {
+	p := parse(t, "Error: failed to open device 7\n"+read(t, "table.txt"))
+	if len(p.GPUs) == 0 || len(p.Failures) != 1 || *p.Failures[0].Index != 7 {
+		t.Errorf("%+v", p)
+	}
+}
+
 func TestOtherTextIsNotAForm(t *testing.T) {
 	for _, out := range []string{
 		"", "\n\n", "{}", "DEV\n", "DEV ID x\n", "*Dev\n0 1\n", "+---+\n", "| a | b | c |\n", "*a*\n", "| 0 x | y | z |\n",

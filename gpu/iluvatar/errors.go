@@ -32,25 +32,33 @@ var (
 	cardAddress = text.Lazy(`(?i)\b(?:GPU\s*)?((?:[0-9a-f]{4,8}:)[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b|\bGPU\s+(\d{1,4})\b`)
 )
 
-// parseError reads an output that holds nothing but errors. One that names a
-// card is that card's.
+// cardErrors returns the errors that name a card: they are that card's, also
+// beside the rows of others.
+func cardErrors(lines []string) []gpu.Failure {
+	var failures []gpu.Failure
+	for _, line := range lines {
+		line = strings.TrimSpace(line)
+		if m := cardAddress.FindStringSubmatch(line); m != nil && codeOf(line) == CodeTool {
+			failures = append(failures, gpu.Failure{
+				Index: text.Natural(m[2]), BusID: text.BusID(m[1]), Code: CodeCardFailed, Message: line,
+			})
+		}
+	}
+	return failures
+}
+
+// parseError reads an output that holds nothing but errors.
 func parseError(in input) (gpu.Parsed, bool) {
 	var p gpu.Parsed
 	for _, line := range in.lines {
 		line = strings.TrimSpace(line)
 		code := codeOf(line)
-		if code == "" {
+		if code == "" || code == CodeTool && cardAddress.MatchString(line) || p.CollectorError != nil {
 			continue
 		}
-		if m := cardAddress.FindStringSubmatch(line); m != nil && code == CodeTool {
-			p.Failures = append(p.Failures, gpu.Failure{
-				Index: text.Natural(m[2]), BusID: text.BusID(m[1]), Code: CodeCardFailed, Message: line,
-			})
-		} else if p.CollectorError == nil {
-			p.CollectorError = &gpu.CollectorError{Code: code, Message: line}
-		}
+		p.CollectorError = &gpu.CollectorError{Code: code, Message: line}
 	}
-	return p, p.CollectorError != nil || len(p.Failures) > 0
+	return p, p.CollectorError != nil || len(cardErrors(in.lines)) > 0
 }
 
 func codeOf(line string) string {

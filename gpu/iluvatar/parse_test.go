@@ -71,6 +71,18 @@ func TestAHungCardIsAFailureAndItsNumbersAreNotMeasurements(t *testing.T) {
 	}
 }
 
+func TestAnErrorOfACardBesideTheRowsOfOthersIsNotLost(t *testing.T) {
+	const line = "Unable to determine the device handle for GPU 00000000:36:00.0: Unknown Error"
+	p := parse(t, line+"\n"+oneCard)
+	want := []gpu.Failure{{BusID: "0000:36:00.0", Code: CodeCardFailed, Message: line}}
+	if diff := cmp.Diff(want, p.Failures); diff != "" || len(p.GPUs) != 1 {
+		t.Errorf("%d cards (-want +got):\n%s", len(p.GPUs), diff)
+	}
+	if p := parse(t, "Unable to get the fan of GPU 00000000:35:00.0\n"+oneCard); len(p.Failures) > 0 {
+		t.Errorf("one value of a card that is listed: %+v", p.Failures)
+	}
+}
+
 func TestAnErrorThatNamesACardIsThatCards(t *testing.T) {
 	p := parse(t, "Unable to determine the device handle for GPU 0000:21:00.0: Unknown Error\nFailed to reset GPU 3\n")
 	want := []gpu.Failure{

@@ -33,25 +33,33 @@ var (
 	cardError = text.Lazy(`(?i)\bGPU\s*(\d{1,4})\b|\b((?:[0-9a-f]{4,8}:)[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b`)
 )
 
-// parseError reads an output that holds nothing but errors. One that names a
-// card is that card's.
+// cardErrors returns the errors that name a card: they are that card's, also
+// beside the rows of others.
+func cardErrors(lines []string) []gpu.Failure {
+	var failures []gpu.Failure
+	for _, line := range lines {
+		line = strings.TrimSpace(line)
+		if m := cardError.FindStringSubmatch(line); m != nil && codeOf(line) == CodeTool {
+			failures = append(failures, gpu.Failure{
+				Index: text.Natural(m[1]), BusID: text.BusID(m[2]), Code: CodeCardFailed, Message: line,
+			})
+		}
+	}
+	return failures
+}
+
+// parseError reads an output that holds nothing but errors.
 func parseError(_ []byte, lines []string) (gpu.Parsed, bool) {
 	var p gpu.Parsed
 	for _, line := range lines {
 		line = strings.TrimSpace(line)
 		code := codeOf(line)
-		if code == "" {
+		if code == "" || code == CodeTool && cardError.MatchString(line) || p.CollectorError != nil {
 			continue
 		}
-		if m := cardError.FindStringSubmatch(line); m != nil && code == CodeTool {
-			p.Failures = append(p.Failures, gpu.Failure{
-				Index: text.Natural(m[1]), BusID: text.BusID(m[2]), Code: CodeCardFailed, Message: line,
-			})
-		} else if p.CollectorError == nil {
-			p.CollectorError = &gpu.CollectorError{Code: code, Message: line}
-		}
+		p.CollectorError = &gpu.CollectorError{Code: code, Message: line}
 	}
-	return p, p.CollectorError != nil || len(p.Failures) > 0
+	return p, p.CollectorError != nil || len(cardErrors(lines)) > 0
 }
 
 func codeOf(line string) string {

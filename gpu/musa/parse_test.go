@@ -78,6 +78,13 @@ func TestAnErrorThatNamesACardIsThatCards(t *testing.T) {
 	}
 }
 
+func TestAnErrorOfACardBesideTheRowsOfOthersIsNotLost(t *testing.T) {
+	p := parse(t, "Error: failed to open GPU 7\n"+read(t, "table.txt"))
+	if len(p.GPUs) == 0 || len(p.Failures) != 1 || *p.Failures[0].Index != 7 {
+		t.Errorf("%+v", p)
+	}
+}
+
 func TestOtherTextIsNotAForm(t *testing.T) {
 	for _, out := range []string{
 		"", "\n\n", "{}", `{"GPU": 1}`, "[1]", "GPU\n", "0 1 2\n", "+---+\n",
