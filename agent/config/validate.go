@@ -15,8 +15,8 @@ import (
 // mistake in the configuration.
 const MaxWorkers = 256
 
-// MaxUnpackFactor bounds pull.unpack_factor: DEFLATE makes no more than 1032 bytes of one.
-const MaxUnpackFactor = 1032
+// MaxUnpackFactor bounds pull.unpack_factor: no compression of layers comes near it.
+const MaxUnpackFactor = 1_000_000
 
 // Validate returns every problem, each naming its key.
 func (c Config) Validate() error {

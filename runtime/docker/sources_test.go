@@ -1,7 +1,7 @@
 package docker
 
 import (
-	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -80,14 +80,16 @@ func TestCredentialsAreNotSentInTheClear(t *testing.T) {
 		if err := server.Close(); err != nil {
 			t.Error(err)
 		}
-		<-served
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
 	}()
 	named, err := runtime.ParseReference(listener.Addr().String() + "/app:v1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	auth := &runtime.RegistryAuth{Username: "u", Password: "word-mark"}
-	_, _, err = published(context.Background(), sources(named, nil, auth), named)
+	_, _, err = published(t.Context(), sources(named, nil, auth), named)
 	if err == nil || strings.Contains(err.Error(), "word-mark") {
 		t.Errorf("got %v", err)
 	}
