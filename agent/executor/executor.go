@@ -137,11 +137,7 @@ func New(opts Options) (*Executor, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, err := journal.NewCollection[Record](opts.Journal, journal.Tasks, journal.Limits[Record]{
-		Max: maxRecords,
-		// What is left of claims that somebody else won gives way when there are too many.
-		Settled: func(r Record) bool { return !r.Started },
-	})
+	records, err := journal.NewCollection[Record](opts.Journal, journal.Tasks, recordLimits())
 	if err != nil {
 		return nil, err
 	}
@@ -154,8 +150,11 @@ func New(opts Options) (*Executor, error) {
 	return e, nil
 }
 
-// maxRecords is far more tasks than a node runs, asleep ones included.
-const maxRecords = 4096
+// recordLimits allow far more tasks than a node runs, asleep ones included. What is left of
+// claims that somebody else won gives way when there are too many.
+func recordLimits() journal.Limits[Record] {
+	return journal.Limits[Record]{Max: 4096, Settled: func(r Record) bool { return !r.Started }}
+}
 
 // Run claims and follows tasks until ctx ends, then waits for the owners to let go of
 // their containers. Reports that are on their way are finished within their own request.
