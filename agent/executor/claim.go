@@ -27,33 +27,16 @@ func (e *Executor) claimRound(ctx context.Context) error {
 		return e.pollFailed("look for new tasks", err)
 	}
 	for _, task := range tasks {
-		if e.room() == 0 {
+		if !e.beginClaim() {
 			return nil
 		}
-		if err := e.claim(ctx, task); err != nil {
+		err := e.claim(ctx, task)
+		e.endClaim()
+		if err != nil {
 			return e.pollFailed("claim", err)
 		}
 	}
 	return nil
-}
-
-// room is how many more tasks may be claimed now.
-func (e *Executor) room() int {
-	if e.Drained() {
-		return 0
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.adopted || e.closing {
-		return 0
-	}
-	busy := 0
-	for _, t := range e.tasks {
-		if t.phaseNow().holdsSlot() {
-			busy++
-		}
-	}
-	return max(0, e.Workers-busy)
 }
 
 // claim tries to win one task and gives it an owner. A lost compare-and-set is no error.

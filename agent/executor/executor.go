@@ -123,12 +123,13 @@ type Executor struct {
 	life       context.Context // of the owners: it ends when they are to let go
 	detach     context.CancelFunc
 
-	mu      sync.Mutex
-	tasks   map[string]*task
-	missing map[string]int // consecutive 404s
-	adopted bool           // the first adoption is over: claims are allowed
-	closing bool           // nothing new is claimed ever again
-	stopped bool           // no task gets an owner any more
+	mu       sync.Mutex
+	tasks    map[string]*task
+	missing  map[string]int // consecutive 404s
+	adopted  bool           // the first adoption is over: claims are allowed
+	closing  bool           // nothing new is claimed ever again
+	claiming bool           // a claim is on its way
+	stopped  bool           // no task gets an owner any more
 }
 
 // New makes an executor and loads what an earlier agent left in the journal.
@@ -269,5 +270,6 @@ func (e *Executor) release(t *task) {
 	delete(e.tasks, t.id)
 	delete(e.missing, t.id)
 	e.mu.Unlock()
-	e.claimKick.Kick() // a place is free
+	e.slotFreed()
+	e.claimKick.Kick()
 }

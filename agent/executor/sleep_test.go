@@ -263,3 +263,93 @@ func TestHintsDoNotCutAProbesInitialDelayShort(t *testing.T) {
 		})
 	})
 }
+
+// running counts the containers that run.
+func (n *node) running() int {
+	count := 0
+	for _, c := range n.daemon.Containers() {
+		if c.State == runtime.StateRunning {
+			count++
+		}
+	}
+	return count
+}
+
+func TestAWakeWaitsForASlotAndComesBeforeAClaim(t *testing.T) {
+	onNode(t, func(n *node) {
+		n.workers = 1
+		n.restart()
+		n.daemon.AddImage(image, runtimefake.Program{Runs: 10 * time.Minute})
+		n.plane.add("1", image)
+		n.runs("1")
+		n.plane.setStatus("1", protocol.StatusSleeping)
+		n.fallsAsleep()
+		n.plane.add("2", image)
+		n.runs("2")
+		n.plane.setStatus("1", protocol.StatusWaking)
+		n.plane.add("3", image)
+		n.until(time.Minute, "it waits", func() bool { return n.logged("waiting to wake") })
+		n.restart() // the next agent has it wait, too
+		time.Sleep(2 * time.Minute)
+		if n.state("1") != runtime.StateExited || n.plane.status("1") != protocol.StatusWaking {
+			t.Errorf("beside another task: the container is %s, the task %s", n.state("1"), n.plane.status("1"))
+		}
+		n.ends(10*time.Minute, "2", protocol.StatusCompleted)
+		n.until(time.Minute, "awake", func() bool { return n.plane.status("1") == protocol.StatusRunning })
+		if got := n.plane.status("3"); got != protocol.StatusScheduled {
+			t.Errorf("the new task is %s", got)
+		}
+		n.ends(11*time.Minute, "1", protocol.StatusCompleted)
+		n.ends(11*time.Minute, "3", protocol.StatusCompleted)
+	})
+}
+
+func TestTasksThatAreWokenAtOnceRunWithinTheBound(t *testing.T) {
+	onNode(t, func(n *node) {
+		n.workers = 2
+		n.restart()
+		n.daemon.AddImage(image, runtimefake.Program{Runs: 10 * time.Minute})
+		ids := []string{"a", "b", "c", "d", "e"}
+		for _, id := range ids {
+			n.plane.add(id, image)
+			n.runs(id)
+			n.plane.setStatus(id, protocol.StatusSleeping)
+			n.until(2*time.Minute, id+" asleep", func() bool { return n.plane.status(id) == protocol.StatusAsleep })
+		}
+		for _, id := range ids {
+			n.plane.setStatus(id, protocol.StatusWaking)
+		}
+		n.until(time.Hour, "all over", func() bool {
+			if got := n.running(); got > 2 {
+				t.Fatalf("%d run at once", got)
+			}
+			for _, id := range ids {
+				if n.plane.status(id) != protocol.StatusCompleted {
+					return false
+				}
+			}
+			return true
+		})
+		for _, id := range ids {
+			n.ends(time.Minute, id, protocol.StatusCompleted)
+		}
+	})
+}
+
+func TestATaskThatWaitsToWakeCanBeStopped(t *testing.T) {
+	onNode(t, func(n *node) {
+		n.workers = 1
+		n.restart()
+		n.daemon.AddImage(image, runtimefake.Program{Forever: true})
+		n.plane.add("1", image)
+		n.runs("1")
+		n.plane.setStatus("1", protocol.StatusSleeping)
+		n.fallsAsleep()
+		n.plane.add("2", image)
+		n.runs("2")
+		n.plane.setStatus("1", protocol.StatusWaking)
+		n.until(time.Minute, "it waits", func() bool { return n.logged("waiting to wake") })
+		n.plane.setStatus("1", protocol.StatusStopping)
+		n.ends(2*time.Minute, "1", protocol.StatusStopped)
+	})
+}

@@ -205,24 +205,20 @@ func (t *task) sleepUntilEnded(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
+	for waits := false; ; {
 		v := t.viewNow()
-		if v.status == protocol.StatusWaking && v.over == "" {
+		if v.wakes() && t.e.beginWake(t) {
 			if result, err := t.wake(ctx, rt); result != nil || err != nil {
 				return result, err
 			}
 			return t.supervise(ctx)
 		}
-		if v.status != protocol.StatusAsleep || v.over != "" {
-			// Whatever else it says, a stopped container is how the task ended.
-			c, err := t.inspect(ctx, rt)
-			switch {
-			case errors.Is(err, runtime.ErrNotFound):
-				return t.withoutContainer(), nil
-			case err != nil:
-				return nil, err
-			}
-			return t.conclude(c), nil
+		if v.wakes() && !waits {
+			waits = true
+			t.log.Info("waiting to wake: as many tasks run as may at once", zap.Int("workers", t.e.Workers))
+		}
+		if !v.wakes() && (v.status != protocol.StatusAsleep || v.over != "") {
+			return t.endedAsleep(ctx, rt) // whatever else it says
 		}
 		select {
 		case <-ctx.Done():
@@ -232,9 +228,23 @@ func (t *task) sleepUntilEnded(ctx context.Context) (*Result, error) {
 	}
 }
 
-// wake starts the kept container again. A result says why it could not.
+// endedAsleep is the result of a task that is not to sleep on: its stopped container is how
+// it ended.
+func (t *task) endedAsleep(ctx context.Context, rt runtime.Runtime) (*Result, error) {
+	c, err := t.inspect(ctx, rt)
+	switch {
+	case errors.Is(err, runtime.ErrNotFound):
+		return t.withoutContainer(), nil
+	case err != nil:
+		return nil, err
+	}
+	return t.conclude(c), nil
+}
+
+// wake starts the kept container again; the task has its slot. A result says why it could
+// not: a card that somebody else was given meanwhile, for instance, as a task that is asleep
+// holds none.
 func (t *task) wake(ctx context.Context, rt runtime.Runtime) (*Result, error) {
-	t.enter(Waking)
 	crashpoint.Reach("wake: decided")
 	t.log.Info("waking", logging.ContainerID(t.container))
 	c, err := t.inspect(ctx, rt)

@@ -108,16 +108,26 @@ func (t *task) untilEnded(ctx context.Context) (*Result, error) {
 // enter takes the task to the next phase. A step that the table does not allow is logged
 // as the programming error it is, and taken.
 func (t *task) enter(phase Phase) {
+	if t.step(phase) {
+		t.e.slotFreed()
+		t.e.claimKick.Kick()
+	}
+}
+
+// step reports whether the task has given up its slot.
+func (t *task) step(phase Phase) (freed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.phase == phase {
-		return
+		return false
 	}
 	if err := step(t.phase, phase); err != nil {
 		t.log.Error("task state", zap.Error(err))
 	}
 	t.log.Debug("phase", zap.String("from", string(t.phase)), zap.String("to", string(phase)))
+	freed = t.phase.holdsSlot() && !phase.holdsSlot()
 	t.phase = phase
+	return freed
 }
 
 func (t *task) phaseNow() Phase {

@@ -52,6 +52,9 @@ func (v view) demands() bool {
 	}
 }
 
+// wakes tells whether a task that is asleep is to be woken.
+func (v view) wakes() bool { return v.status == protocol.StatusWaking && v.over == "" }
+
 // wants is what the view asks for. A status this version does not know asks for nothing
 // new.
 func (v view) wants(now want) want {
