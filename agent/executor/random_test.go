@@ -197,7 +197,8 @@ func (f *findings) Log(...any)                        {}
 func (f *findings) Fatal(args ...any)                 { f.Error(args...); runtime.Goexit() }
 func (f *findings) Fatalf(format string, args ...any) { f.Errorf(format, args...); runtime.Goexit() }
 
-func TestNoScheduleOfFaultsRunsATaskTwiceForgetsOneOrReportsWhatIsNotSo(t *testing.T) {
+// schedules draws up to 25 events.
+func schedules() *rapid.Generator[[]event] {
 	kinds := slices.Sorted(maps.Keys(events))
 	one := rapid.Custom(func(r *rapid.T) event {
 		return event{
@@ -205,18 +206,37 @@ func TestNoScheduleOfFaultsRunsATaskTwiceForgetsOneOrReportsWhatIsNotSo(t *testi
 			Times: rapid.IntRange(1, 5).Draw(r, "times"), Which: rapid.IntRange(0, 7).Draw(r, "which"), Flag: rapid.Bool().Draw(r, "flag"),
 		}
 	})
+	return rapid.SliceOfN(one, 1, 25)
+}
+
+// tryOut lets the schedule happen on a node of its own and returns what was found.
+func tryOut(t *testing.T, schedule []event) (found []string) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &findings{TB: t}
+		var run sync.WaitGroup
+		run.Go(func() { newNode(f).survive(schedule) }) // its own goroutine: a Fatal ends it
+		run.Wait()
+		found = f.all
+	})
+	return found
+}
+
+func TestNoScheduleOfFaultsRunsATaskTwiceForgetsOneOrReportsWhatIsNotSo(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		schedule := rapid.SliceOfN(one, 1, 25).Draw(r, "schedule")
-		var found []string
-		synctest.Test(t, func(t *testing.T) {
-			f := &findings{TB: t}
-			var run sync.WaitGroup
-			run.Go(func() { newNode(f).survive(schedule) }) // its own goroutine: a Fatal ends it
-			run.Wait()
-			found = f.all
-		})
-		if len(found) > 0 {
+		if found := tryOut(t, schedules().Draw(r, "schedule")); len(found) > 0 {
 			r.Fatalf("%q", found)
 		}
 	})
+}
+
+// fixedSchedules, with those that package faults plays on real daemons, are two hundred.
+const fixedSchedules = 160
+
+func TestTheSameSchedulesOfFaultsAreSurvivedInEveryRun(t *testing.T) {
+	for seed := range fixedSchedules {
+		schedule := schedules().Example(seed)
+		if found := tryOut(t, schedule); len(found) > 0 {
+			t.Errorf("schedule %d, %+v: %q", seed, schedule, found)
+		}
+	}
 }
