@@ -78,6 +78,15 @@ test: deps nvidia daemons ## run all tests, with the race detector, against the 
 	PATH=$(TOOLS):$$PATH HFTEST_REQUIRE_DOCKER=1 HFTEST_REQUIRE_CONTAINERD=1 HFTEST_REQUIRE_PROGRAMS=1 \
 	  CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go test -race -timeout 45m $(TEST_FLAGS) ./...
 
+# SOAK is a Go duration; SEED, where it is set, draws the schedules of an earlier soak again.
+SOAK        ?= 1h
+SEED        ?=
+
+.PHONY: soak
+soak: go ## draw random schedules of faults on daemons of its own, for SOAK=1h (as root)
+	HFTEST_REQUIRE_DOCKER=1 HFTEST_REQUIRE_CONTAINERD=1 HFTEST_SOAK=$(SOAK) HFTEST_SEED=$(SEED) \
+	  go test -race -timeout 0 -count 1 -v -run '^TestSoak$$' ./test/faults
+
 .PHONY: lint
 lint: go tools ## vet, golangci-lint, shellcheck, known vulnerabilities
 	CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go vet ./...

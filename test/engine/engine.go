@@ -81,7 +81,7 @@ func Start(ctx context.Context, o Options) (_ *Engines, err error) {
 	if e.run, err = os.MkdirTemp("/run", "hf-engine-"); err != nil { // a socket's path has at most 107 bytes
 		return nil, err
 	}
-	if err := e.configure(); err != nil {
+	if err := e.configure(ctx); err != nil {
 		return nil, err
 	}
 	e.Containerd = &Process{
@@ -105,9 +105,9 @@ func Start(ctx context.Context, o Options) (_ *Engines, err error) {
 	return e, e.Docker.Start(ctx)
 }
 
-func (e *Engines) configure() error {
+func (e *Engines) configure(ctx context.Context) error {
 	version := "2"
-	out, err := exec.Command("containerd", "--version").Output()
+	out, err := exec.CommandContext(ctx, "containerd", "--version").Output()
 	if err != nil {
 		return fmt.Errorf("ask containerd for its version: %w", err)
 	}
