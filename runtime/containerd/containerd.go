@@ -19,8 +19,8 @@
 // in a container that shares these. Where the daemon lacks CAP_SYS_RESOURCE, the limits
 // of open files and locked memory stay at the daemon's own.
 //
-// The package runs the goroutines of its gRPC connection until Close, and one per Pull
-// and Stop until these return.
+// The package runs the goroutines of its gRPC connection until Close, and one per Pull,
+// Start and Stop until these return.
 package containerd
 
 import (

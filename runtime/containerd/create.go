@@ -50,15 +50,13 @@ func (r *Runtime) Create(ctx context.Context, spec runtime.Spec) (runtime.Contai
 	call, cancel := r.bound(ctx, writeTimeout)
 	defer cancel()
 
-	_, err = r.client.ContainerService().Get(call, id)
-	if errdefs.IsNotFound(err) {
-		if err := r.create(call, id, spec); err != nil {
-			return runtime.Container{}, translate(ctx, what, err)
-		}
-	} else if err != nil {
-		return runtime.Container{}, translate(ctx, what, err)
-	}
 	o, err := r.observe(call, id)
+	if errdefs.IsNotFound(err) {
+		var made containers.Container
+		if made, err = r.create(call, id, spec); err == nil {
+			o, err = r.join(made, nil)
+		}
+	}
 	if err != nil {
 		return runtime.Container{}, translate(ctx, what, err)
 	}
@@ -80,14 +78,14 @@ func checkSources(mounts []runtime.Mount) error {
 }
 
 // create makes everything anew; what a crash has left under the id goes first.
-func (r *Runtime) create(ctx context.Context, id string, spec runtime.Spec) (err error) {
+func (r *Runtime) create(ctx context.Context, id string, spec runtime.Spec) (made containers.Container, err error) {
 	named, err := runtime.ParseReference(spec.Image)
 	if err != nil {
-		return err
+		return made, err
 	}
 	lease, err := r.lease(ctx, leaseCreate, createTime)
 	if err != nil {
-		return err
+		return made, err
 	}
 	defer func() {
 		after, cancel := r.detached(ctx)
@@ -104,32 +102,32 @@ func (r *Runtime) create(ctx context.Context, id string, spec runtime.Spec) (err
 
 	img, err := r.findImage(ctx, named)
 	if err != nil {
-		return fmt.Errorf("image %s: %w", named, err)
+		return made, fmt.Errorf("image %s: %w", named, err)
 	}
 	config, err := r.configOf(ctx, img)
 	if err != nil {
-		return fmt.Errorf("image %s: %w", named, err)
+		return made, fmt.Errorf("image %s: %w", named, err)
 	}
 	if _, err := ocispec.Command(spec, config.config); err != nil {
-		return err
+		return made, err
 	}
 	mounts, err := r.snapshot(ctx, id, img, config.chain)
 	if err != nil {
-		return fmt.Errorf("prepare root file system: %w", err)
+		return made, fmt.Errorf("prepare root file system: %w", err)
 	}
 	crashpoint.Reach("containerd: file system made")
 	who, err := userIn(ctx, mounts, spec, config)
 	if err != nil {
-		return err
+		return made, err
 	}
 	oci, m, err := r.compose(id, named.String(), spec, config, who)
 	if err != nil {
-		return err
+		return made, err
 	}
 	crashpoint.Reach("containerd: files written")
-	err = r.store(ctx, id, oci, m)
+	made, err = r.store(ctx, id, oci, m)
 	crashpoint.Reach("containerd: container made")
-	return err
+	return made, err
 }
 
 // discard removes what create has made before the container itself.
@@ -275,27 +273,26 @@ func (r *Runtime) limits() ulimit.Limits {
 	return limits
 }
 
-func (r *Runtime) store(ctx context.Context, id string, oci *specs.Spec, m meta) error {
+func (r *Runtime) store(ctx context.Context, id string, oci *specs.Spec, m meta) (containers.Container, error) {
 	encoded, err := typeurl.MarshalAny(oci)
 	if err != nil {
-		return fmt.Errorf("encode OCI spec: %w", err)
+		return containers.Container{}, fmt.Errorf("encode OCI spec: %w", err)
 	}
 	small, large := splitLabels(m.Labels)
 	m.Labels = large
 	extension, err := m.encode()
 	if err != nil {
-		return err
+		return containers.Container{}, err
 	}
 	runtimeInfo := containers.RuntimeInfo{Name: ociShim}
 	if r.options.OCIRuntime != "" {
 		if runtimeInfo.Options, err = typeurl.MarshalAny(&options.Options{BinaryName: r.options.OCIRuntime}); err != nil {
-			return fmt.Errorf("encode runtime options: %w", err)
+			return containers.Container{}, fmt.Errorf("encode runtime options: %w", err)
 		}
 	}
-	_, err = r.client.ContainerService().Create(ctx, containers.Container{
+	return r.client.ContainerService().Create(ctx, containers.Container{
 		ID: id, Labels: small, Image: m.Image, Runtime: runtimeInfo, Spec: encoded,
 		Snapshotter: r.options.Snapshotter, SnapshotKey: id,
 		Extensions: map[string]typeurl.Any{metaKey: extension},
 	})
-	return err
 }

@@ -60,7 +60,14 @@ func (r *Runtime) start(ctx context.Context, o observed) error {
 		return err
 	}
 	crashpoint.Reach("containerd: run begun")
-	ip, err := r.startTask(ctx, o)
+	// On disk the record need not be before the program runs.
+	synced := make(chan error, 1)
+	go func() { synced <- r.dir(id).Sync() }()
+	ip, err := r.makeTask(ctx, o)
+	if err = errors.Join(err, <-synced); err == nil {
+		_, err = r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: id})
+		err = errgrpc.ToNative(err)
+	}
 	if err != nil {
 		if err := r.startFailed(ctx, o, run, err); err != nil {
 			return err
@@ -75,8 +82,8 @@ func (r *Runtime) start(ctx context.Context, o observed) error {
 	return nil
 }
 
-// startTask gives the container its network and its task, and starts it.
-func (r *Runtime) startTask(ctx context.Context, o observed) (ip netip.Addr, err error) {
+// makeTask gives the container its network and its task, which does not run yet.
+func (r *Runtime) makeTask(ctx context.Context, o observed) (ip netip.Addr, err error) {
 	id := o.record.ID
 	if o.meta.Network.Mode == runtime.NetworkBridge {
 		if ip, err = r.network.Up(ctx, id, o.meta.Network.Ports); err != nil {
@@ -99,9 +106,6 @@ func (r *Runtime) startTask(ctx context.Context, o observed) (ip netip.Addr, err
 		return ip, errgrpc.ToNative(err)
 	}
 	crashpoint.Reach("containerd: task made")
-	if _, err := r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: id}); err != nil {
-		return ip, errgrpc.ToNative(err)
-	}
 	return ip, nil
 }
 

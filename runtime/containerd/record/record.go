@@ -67,16 +67,28 @@ func (d Dir) ResolvConf() string { return filepath.Join(string(d), "resolv.conf"
 // Hostname is bound to /etc/hostname in the container.
 func (d Dir) Hostname() string { return filepath.Join(string(d), "hostname") }
 
-// Begin records a new run durably and forgets how the last one ended. After it, and
-// even after a power loss, the container no longer looks as if it had never run.
+// Begin records a new run and forgets how the last one ended. Once it is synced as well,
+// the container no longer looks as if it had never run, even after a power loss.
 func (d Dir) Begin(r Run) error {
-	if err := write(d.run(), r, true); err != nil {
+	if err := write(d.run(), r, false); err != nil {
 		return err
 	}
 	if err := os.Remove(d.exit()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("forget the exit of an earlier run: %w", err)
 	}
 	return nil
+}
+
+// Sync makes the run begun last durable.
+func (d Dir) Sync() error {
+	f, err := os.Open(d.run())
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("sync %s: %w", d.run(), err)
+	}
+	return syncDir(string(d))
 }
 
 // Update replaces what is known of the run begun last.

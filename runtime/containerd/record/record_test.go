@@ -21,7 +21,7 @@ func TestARunAndItsExitAreReadBackAsWritten(t *testing.T) {
 	dir := record.Dir(t.TempDir())
 	run := record.Run{ID: "r1", StartedAt: at, IP: netip.MustParseAddr("10.1.2.3"), LogMaxBytes: 10, LogMaxFiles: 2}
 	exit := record.Exit{Run: "r1", Code: 137, FinishedAt: at.Add(time.Second), OOMKilled: new(true)}
-	if err := errors.Join(dir.Begin(run), dir.End(exit)); err != nil {
+	if err := errors.Join(dir.Begin(run), dir.Sync(), dir.End(exit)); err != nil {
 		t.Fatal(err)
 	}
 	gotRun, err := dir.Run()
@@ -64,6 +64,9 @@ func TestWithoutARecordNothingIsInvented(t *testing.T) {
 	}
 	if _, err := dir.Exit("r"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("exit: %v", err)
+	}
+	if err := dir.Sync(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("sync: %v", err)
 	}
 }
 
