@@ -27,8 +27,8 @@ var troubles = map[string]faults.Fault{
 	"does as asked and is silent": {Kind: faults.DropResponse},
 }
 
-// hasty makes minutes of the agent's patience with the control plane pass in a second.
-var hasty = []string{"server.timeout=1s", "report.attempts=2", "report.budget=1s"}
+// hasty makes minutes of the agent's patience with the control plane pass in seconds.
+var hasty = []string{"server.timeout=1s", "report.attempts=2", "report.budget=1s", "tasks.wake_poll_period=2s"}
 
 func fromAgent(r *http.Request) bool { return !strings.HasPrefix(r.URL.Path, "/api/v1/operator") }
 
