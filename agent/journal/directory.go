@@ -57,7 +57,7 @@ func (d directory) write(name string, data []byte) (err error) {
 	if _, err := f.Write(data); err != nil {
 		return err
 	}
-	crashpoint.Reach("journal: written, without its name")
+	crashpoint.Reach("journal: written")
 	if err := f.CloseAtomicallyReplace(); err != nil {
 		return err
 	}
