@@ -77,8 +77,12 @@ func (a *Agent) reportWork(_ context.Context, hb *protocol.Heartbeat) {
 	hb.TaskHealth = a.executor.Health()
 	hb.Pulls = a.executor.Puller.Running()
 	hb.UndeliveredResults = new(a.executor.Undelivered())
-	if unsaved := a.journal.Unsaved(); unsaved > 0 && hb.ErrorMessage == "" {
-		hb.ErrorMessage = fmt.Sprintf("%d records cannot be written to the state directory: they would not survive a restart", unsaved)
+	trouble := a.executor.Trouble()
+	if unsaved := a.journal.Unsaved(); unsaved > 0 {
+		trouble = fmt.Sprintf("%d records cannot be written to the state directory: they would not survive a restart", unsaved)
+	}
+	if hb.ErrorMessage == "" {
+		hb.ErrorMessage = trouble
 	}
 }
 

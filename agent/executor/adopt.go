@@ -3,6 +3,7 @@ package executor
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -14,11 +15,15 @@ import (
 
 // Adopt gives a container that an earlier agent left an owner, whatever its state. A
 // container without this agent's labels is an error and is not touched; one whose task
-// has an owner is left to it.
+// has an owner is left to it, and one that has ended and could not be removed is left alone
+// for a while.
 func (e *Executor) Adopt(c runtime.Container) error {
 	id, err := taskcontainer.Identify(c, e.NodeID)
 	if err != nil {
 		return fmt.Errorf("adopt: %w", err)
+	}
+	if !c.State.Alive() && e.leftovers.waits(id.TaskID, time.Now()) {
+		return nil
 	}
 	t := e.newTask(id.TaskID, id.Generation, Claimed)
 	t.container, t.supervision = c.ID, id.Supervision

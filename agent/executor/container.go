@@ -157,7 +157,7 @@ func (t *task) whyStopped() string {
 }
 
 // removeAttempts bounds the tries at removing a container: a busy mount often goes away
-// within seconds, and what does not is found again by reconciliation.
+// within seconds, and what does not is found again by reconciliation, see [leftovers].
 const removeAttempts = 5
 
 // remove takes the task's container away, now that nothing is owed for it, and forgets
@@ -173,6 +173,7 @@ func (t *task) remove(ctx context.Context) error {
 		err := t.persist(ctx, "remove the container", func(ctx context.Context) error { return t.removeOnce(ctx, rt) })
 		switch {
 		case err == nil:
+			t.e.leftovers.drop(t.id)
 			if err := t.e.records.Delete(t.id); err != nil {
 				t.log.Warn("record not dropped from the journal", zap.Error(err))
 			}
@@ -181,7 +182,8 @@ func (t *task) remove(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return errDetached
 		case attempt == removeAttempts:
-			return fmt.Errorf("remove container %s: %w", taskcontainer.Name(t.id), err)
+			again := t.e.leftovers.add(t.id, time.Now())
+			return fmt.Errorf("remove container %s, which is tried again in %s: %w", taskcontainer.Name(t.id), again, err)
 		}
 		if err := t.pause(ctx, time.Duration(attempt)*firstPause); err != nil {
 			return err

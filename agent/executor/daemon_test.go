@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -158,6 +159,36 @@ func TestARemovalThatFailsIsTriedAgainAndHoldsUpNobody(t *testing.T) {
 		n.ends(10*time.Minute, "2", protocol.StatusCompleted)
 		if n := len(n.plane.updates("1", over...)); n != 1 {
 			t.Errorf("reported %d times", n)
+		}
+	})
+}
+
+func TestAContainerThatCannotBeRemovedIsNamedAndSoonTriedOnceAnHourOnly(t *testing.T) {
+	onNode(t, func(n *node) {
+		n.daemon.AddImage(image, runtimefake.Program{})
+		n.daemon.Inject(runtimefake.Fault{Op: runtimefake.OpRemove, Times: 1 << 20, Err: runtime.ErrConflict})
+		n.plane.add("1", image)
+		n.until(5*time.Minute, "reported", func() bool { return n.plane.status("1") == protocol.StatusCompleted })
+		const givenUp = "task given up; reconciliation takes it from here"
+		n.until(5*time.Minute, "given up", func() bool { return n.logged(givenUp) })
+		if trouble := n.agent.executor.Trouble(); !strings.Contains(trouble, "task-1") {
+			t.Errorf("the trouble is %q", trouble)
+		}
+		time.Sleep(3 * time.Hour)
+		before := n.logs.FilterMessage(givenUp).Len()
+		time.Sleep(10 * time.Hour)
+		if more := n.logs.FilterMessage(givenUp).Len() - before; more < 8 || more > 10 {
+			t.Errorf("given up %d times in ten hours", more)
+		}
+		if n := len(n.plane.updates("1", over...)); n != 1 {
+			t.Errorf("reported %d times", n)
+		}
+		n.plane.add("2", image)
+		n.until(5*time.Minute, "another runs meanwhile", func() bool { return n.plane.status("2") == protocol.StatusCompleted })
+		n.daemon.Heal()
+		n.ends(2*time.Hour, "1", protocol.StatusCompleted)
+		if trouble := n.agent.executor.Trouble(); trouble != "" {
+			t.Errorf("the trouble is still %q", trouble)
 		}
 	})
 }

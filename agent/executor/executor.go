@@ -116,6 +116,7 @@ type Executor struct {
 	// recording keeps a record that a claim makes from being taken for the one before it.
 	recording sync.Mutex
 	leases    lease.Book // who has which card
+	leftovers leftovers
 
 	claimKick  loop.Kicker
 	followKick loop.Kicker

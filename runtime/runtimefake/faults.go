@@ -53,6 +53,13 @@ func (d *Daemon) Inject(f Fault) {
 	d.faults = append(d.faults, &fault{f, f.Times})
 }
 
+// Heal ends all faults.
+func (d *Daemon) Heal() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults = nil
+}
+
 // nextFault counts a call and takes the fault for it; nil: it goes right.
 func (d *Daemon) nextFault(op Op) *Fault {
 	d.calls[op]++
