@@ -28,6 +28,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
@@ -110,6 +111,7 @@ type Runtime struct {
 	client  *client.Client
 	network *network.Network
 	locks   locks
+	pulling sync.Map // ids of the leases of pulls at work
 	images  configCache
 	self    string // names this process in the leases it takes
 }

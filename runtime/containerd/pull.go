@@ -19,6 +19,7 @@ import (
 const (
 	labelLease = "io.heteroflow.lease"
 	labelOwner = "io.heteroflow.lease-owner"
+	labelImage = "io.heteroflow.lease-image"
 
 	leasePull   = "pull"
 	leaseCreate = "create"
@@ -42,10 +43,12 @@ func (r *Runtime) Pull(ctx context.Context, req runtime.PullRequest) (runtime.Im
 	}
 	what := "pull image " + named.String()
 	call := r.in(ctx)
-	lease, err := r.lease(call, leasePull, keepFetched)
+	lease, err := r.lease(call, leasePull, keepFetched, leases.WithLabel(labelImage, named.String()))
 	if err != nil {
 		return runtime.Image{}, translate(ctx, what, err)
 	}
+	r.pulling.Store(lease.ID, nil)
+	defer r.pulling.Delete(lease.ID)
 	session := registry.NewSession(call, r.options.HostsDir, named, req.Auth, req.Progress)
 	defer session.Close()
 	stop := beat(session.Progress)
@@ -65,10 +68,29 @@ func (r *Runtime) Pull(ctx context.Context, req runtime.PullRequest) (runtime.Im
 	}
 	session.Progress.Repeat()
 	img, err := r.describe(call, named)
-	if err := errors.Join(err, r.client.LeasesService().Delete(call, lease)); err != nil {
+	r.pulling.Delete(lease.ID)
+	if err := errors.Join(err, r.releaseFetched(call, named.String())); err != nil {
 		return runtime.Image{}, translate(ctx, what, err)
 	}
 	return img, nil
+}
+
+// releaseFetched removes the leases that keep an image's layers for a next attempt, now
+// that the image keeps them: this one's, and those of attempts that failed or died.
+func (r *Runtime) releaseFetched(ctx context.Context, ref string) error {
+	kept, err := r.client.LeasesService().List(ctx, "labels."+quote(labelLease)+"=="+leasePull)
+	if err != nil {
+		return err
+	}
+	for _, l := range kept {
+		if _, atWork := r.pulling.Load(l.ID); atWork || l.Labels[labelImage] != ref {
+			continue
+		}
+		if err := r.client.LeasesService().Delete(ctx, l); err != nil && !errdefs.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // CanPull asks the registry for the image's manifest or index, as the first step of a pull
@@ -115,10 +137,10 @@ func beat(p *registry.Progress) (stop func()) {
 	return func() { close(done); <-stopped }
 }
 
-func (r *Runtime) lease(ctx context.Context, purpose string, expires time.Duration) (leases.Lease, error) {
-	return r.client.LeasesService().Create(ctx,
-		leases.WithID("heteroflow-"+purpose+"-"+randomID()),
+func (r *Runtime) lease(ctx context.Context, purpose string, expires time.Duration, more ...leases.Opt) (leases.Lease, error) {
+	return r.client.LeasesService().Create(ctx, append([]leases.Opt{
+		leases.WithID("heteroflow-" + purpose + "-" + randomID()),
 		leases.WithExpiration(expires),
 		leases.WithLabels(map[string]string{labelLease: purpose, labelOwner: r.self}),
-	)
+	}, more...)...)
 }

@@ -361,6 +361,9 @@ func TestAPullThatFailedGoesOnWhereItStopped(t *testing.T) {
 	if len(ranges) != 1 {
 		t.Errorf("the second pull asked for ranges %q, want one of the layer that was half fetched", ranges)
 	}
+	if kept, err := f.client(t).LeasesService().List(t.Context()); err != nil || len(kept) != 0 {
+		t.Errorf("leases %v, %v: the image keeps its layers now", kept, err)
+	}
 }
 
 func TestAProbeAnswersThoughTheDaemonIsAwayOrHangs(t *testing.T) {
