@@ -167,7 +167,8 @@ func TestATaskThatDockerEndsWhenItIsStartedAgainIsReportedFailed(t *testing.T) {
 	n.Start()
 	task := n.task("1", "sleep", "1h")
 	n.Submit(task)
-	n.Eventually("it runs", func() bool { return n.starts(task.ID) == 1 })
+	// Docker has stored that it runs, not only begun to run it.
+	n.Beats("the task live", func(hb protocol.Heartbeat) bool { return len(hb.LiveTaskIDs) == 1 && n.starts(task.ID) == 1 })
 	if err := e.Docker.Kill(); err != nil {
 		t.Fatal(err)
 	}
