@@ -229,8 +229,7 @@ func TestNoScheduleOfFaultsRunsATaskTwiceForgetsOneOrReportsWhatIsNotSo(t *testi
 	})
 }
 
-// fixedSchedules, with those that package faults plays on real daemons, are two hundred.
-const fixedSchedules = 160
+const fixedSchedules = 200
 
 func TestTheSameSchedulesOfFaultsAreSurvivedInEveryRun(t *testing.T) {
 	for seed := range fixedSchedules {

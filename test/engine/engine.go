@@ -2,8 +2,8 @@
 // daemon on top of it, with roots, state and sockets apart from those of the machine, so
 // that a test may kill them, let them hang and start them again.
 //
-// Docker gets no network of its own, because a second daemon would take the first one's
-// bridge away: its containers have the host's or none. It keeps its containers when it
+// Docker gets a bridge without rules for it, because a second daemon would take the first
+// one's away: its containers have the host's network or none. It keeps its containers when it
 // is started again (live-restore), unless the test wants otherwise. Close ends all that
 // runs; only the goroutines that wait for the daemons' ends run meanwhile.
 package engine
@@ -35,8 +35,9 @@ type Options struct {
 type Engines struct {
 	Containerd, Docker *Process
 
-	dir string // on disk
-	run string // in memory
+	dir    string // on disk
+	run    string // in memory
+	bridge string // Docker's; none yet when empty
 }
 
 // ContainerdSocket is where containerd listens.
@@ -49,7 +50,7 @@ func (e *Engines) DockerSocket() string { return filepath.Join(e.run, "docker.so
 // required these are too.
 func Require(t testing.TB, o Options) *Engines {
 	t.Helper()
-	err := look("containerd", "dockerd", "runc")
+	err := look("containerd", "dockerd", "runc", "ip")
 	if os.Getuid() != 0 {
 		err = errors.New("container daemons need root")
 	}
@@ -81,7 +82,7 @@ func Start(ctx context.Context, o Options) (_ *Engines, err error) {
 	if e.run, err = os.MkdirTemp("/run", "hf-engine-"); err != nil { // a socket's path has at most 107 bytes
 		return nil, err
 	}
-	if err := e.configure(ctx); err != nil {
+	if err := errors.Join(e.configure(ctx), e.makeBridge(ctx)); err != nil {
 		return nil, err
 	}
 	e.Containerd = &Process{
@@ -95,7 +96,7 @@ func Start(ctx context.Context, o Options) (_ *Engines, err error) {
 			"dockerd", "--host", "unix://" + e.DockerSocket(), "--containerd", e.ContainerdSocket(),
 			"--config-file", filepath.Join(e.dir, "docker.json"), // not the machine's
 			"--data-root", filepath.Join(e.dir, "docker"), "--exec-root", filepath.Join(e.run, "docker"), "--pidfile", filepath.Join(e.run, "docker.pid"),
-			"--bridge", "none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--live-restore=" + strconv.FormatBool(!o.EndsWithDocker),
+			"--bridge", e.bridge, "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--live-restore=" + strconv.FormatBool(!o.EndsWithDocker),
 		},
 		ping: func(ctx context.Context) error { return daemon.PingDocker(ctx, "unix://"+e.DockerSocket()) },
 	}
@@ -138,7 +139,7 @@ func (e *Engines) Close() error {
 			errs = append(errs, p.stop())
 		}
 	}
-	errs = append(errs, e.killShims())
+	errs = append(errs, e.killShims(), e.removeBridge())
 	mounts, err := e.Mounts()
 	errs = append(errs, err)
 	for _, point := range mounts {
