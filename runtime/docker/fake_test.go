@@ -164,6 +164,7 @@ func TestAHostThatMakesNoSenseIsInvalid(t *testing.T) {
 func TestContainersAreReadWithCare(t *testing.T) {
 	const never = `"StartedAt":"0001-01-01T00:00:00Z","FinishedAt":"0001-01-01T00:00:00Z"`
 	const ran = `"StartedAt":"2026-01-02T03:04:05.6Z","FinishedAt":"2026-01-02T03:04:06.7Z"`
+	const hasty = `"StartedAt":"2026-01-02T03:04:05.6Z","FinishedAt":"2026-01-02T03:04:05.5Z"`
 	cases := map[string]struct {
 		state      string
 		want       runtime.State
@@ -172,6 +173,7 @@ func TestContainersAreReadWithCare(t *testing.T) {
 	}{
 		"a failed first start is no exit":            {`"Status":"created","ExitCode":127,"Error":"no program",` + never, runtime.StateCreated, -2, "no program"},
 		"a failed removal of what never ran neither": {`"Status":"dead","Dead":true,"ExitCode":0,` + never, runtime.StateDead, -2, ""},
+		"an end noted before its start is one":       {`"Status":"exited","ExitCode":0,` + hasty, runtime.StateExited, 0, ""},
 		"an exit is one":                             {`"Status":"exited","ExitCode":0,` + ran, runtime.StateExited, 0, ""},
 		"a failed second start hides the first exit": {`"Status":"exited","ExitCode":128,"Error":"no mount",` + ran, runtime.StateExited, -1, "no mount"},
 		"a running container has not ended":          {`"Status":"running","Running":true,"Pid":7,"ExitCode":0,` + ran, runtime.StateRunning, -2, ""},
@@ -189,6 +191,9 @@ func TestContainersAreReadWithCare(t *testing.T) {
 			}
 			code := -2
 			if c.Exit != nil {
+				if c.Exit.FinishedAt.Before(c.StartedAt) {
+					t.Errorf("it ended at %v and started at %v", c.Exit.FinishedAt, c.StartedAt)
+				}
 				if code = -1; c.Exit.Code != nil {
 					code = *c.Exit.Code
 				}

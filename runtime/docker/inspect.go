@@ -115,7 +115,7 @@ func inspected(in container.InspectResponse) (runtime.Container, error) {
 	if ended := c.State == runtime.StateExited || c.State == runtime.StateDead; ended && !c.StartedAt.IsZero() {
 		c.Exit = &runtime.Exit{
 			OOMKilled:  in.State.OOMKilled,
-			FinishedAt: parseTime(in.State.FinishedAt),
+			FinishedAt: latest(parseTime(in.State.FinishedAt), c.StartedAt),
 			Message:    in.State.Error,
 		}
 		// With an error the code is that of a start that failed, written over the
@@ -125,6 +125,14 @@ func inspected(in container.InspectResponse) (runtime.Container, error) {
 		}
 	}
 	return c, nil
+}
+
+// latest: Docker notes the start once it hears of it, which may be after the end.
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 var states = map[container.ContainerState]runtime.State{
