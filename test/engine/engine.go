@@ -71,7 +71,7 @@ func Require(t testing.TB, o Options) *Engines {
 // Start starts the daemons.
 func Start(ctx context.Context, o Options) (_ *Engines, err error) {
 	e := &Engines{}
-	defer func() {
+	defer func() { //nolint:contextcheck // what was started is taken down although ctx has ended
 		if err != nil {
 			err = errors.Join(err, e.Close())
 		}
