@@ -1,54 +1,21 @@
 package musa
 
 import (
-	"encoding/json"
 	"flag"
-	"os"
-	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/heteroflow/node-agent/gpu/text"
+	"github.com/heteroflow/node-agent/gpu/corpus"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
 // Each form of output, written for this test, against what it means.
 func TestEachFormIsUnderstood(t *testing.T) {
-	for file, command := range map[string]string{
+	corpus.Golden(t, Parse, *update, map[string]string{
 		"table":      "mthreads-gmi",
 		"query":      "mthreads-gmi -q",
 		"query.json": "mthreads-gmi -q --json",
 		"list":       "mthreads-gmi -L",
 		"topo":       "mthreads-gmi topo -m",
-	} {
-		t.Run(file, func(t *testing.T) {
-			in, err := os.ReadFile(filepath.Join("testdata", file+".txt"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := Parse(text.SplitCommand(command), 0, in)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := json.MarshalIndent(p, "", "  ")
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden := filepath.Join("testdata", file+".golden")
-			if *update {
-				if err := os.WriteFile(golden, append(got, '\n'), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)+"\n"); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", command, diff)
-			}
-		})
-	}
+	})
 }
