@@ -14,7 +14,7 @@ var forms = []func(lines []string) (gpu.Parsed, bool){
 	parseQuery,
 	parseDmon,
 	parseList,
-	parseError,
+	toolErrors.Parse,
 }
 
 // Parse says what an output of efsmi means, whichever of its forms it is.
@@ -23,7 +23,7 @@ func Parse(_ []string, _ int, output []byte) (gpu.Parsed, error) {
 	lines := text.Lines(output)
 	for _, form := range forms {
 		if p, ok := form(lines); ok {
-			p.BlameUnlisted(cardErrors(lines))
+			p.BlameUnlisted(toolErrors.OfCards(lines))
 			return p, nil
 		}
 	}

@@ -40,7 +40,7 @@ func Parse(argv []string, _ int, output []byte) (gpu.Parsed, error) {
 	in := input{raw: output, lines: text.Lines(output), args: args}
 	for _, form := range forms {
 		if p, ok := form(in); ok {
-			p.BlameUnlisted(cardErrors(in.lines))
+			p.BlameUnlisted(toolErrors.OfCards(in.lines))
 			return p, nil
 		}
 	}

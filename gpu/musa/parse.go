@@ -27,7 +27,7 @@ func Parse(_ []string, _ int, output []byte) (gpu.Parsed, error) {
 	lines := text.Lines(output)
 	for _, form := range forms {
 		if p, ok := form(output, lines); ok {
-			p.BlameUnlisted(cardErrors(lines))
+			p.BlameUnlisted(toolErrors.OfCards(lines))
 			return p, nil
 		}
 	}

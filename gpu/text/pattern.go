@@ -86,8 +86,8 @@ func (p *Pattern) FindAllSubmatch(b []byte, n int) [][][]byte {
 // Match tells whether there is a match in b.
 func (p *Pattern) Match(b []byte) bool { return p.compiled().Match(b) }
 
-// ReplaceAll replaces every match.
-func (p *Pattern) ReplaceAll(src, repl []byte) []byte { return p.compiled().ReplaceAll(src, repl) }
+// SubexpIndex returns the number of the group of that name, -1 if there is none.
+func (p *Pattern) SubexpIndex(name string) int { return p.compiled().SubexpIndex(name) }
 
 // ReplaceAllString replaces every match.
 func (p *Pattern) ReplaceAllString(src, repl string) string {
