@@ -190,16 +190,22 @@ func TestWhatCannotBeGivenIsGPUUnavailable(t *testing.T) {
 				info = c.cdiRuntime()
 			}
 			_, err := c.Resolve(t.Context(), tc.task, info)
-			refused, ok := errors.AsType[*taskcontainer.RefusedError](err)
-			if !ok || refused.Reason != protocol.ReasonGPUUnavailable {
-				t.Fatalf("got %v, want gpu_unavailable", err)
-			}
-			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q does not say %q", err, want)
-				}
-			}
+			wantUnavailable(t, err, tc.want)
 		})
+	}
+}
+
+// wantUnavailable holds that a task was refused its cards, in words that have all of want.
+func wantUnavailable(t *testing.T, err error, want []string) {
+	t.Helper()
+	refused, ok := errors.AsType[*taskcontainer.RefusedError](err)
+	if !ok || refused.Reason != protocol.ReasonGPUUnavailable {
+		t.Fatalf("got %v, want gpu_unavailable", err)
+	}
+	for _, words := range want {
+		if !strings.Contains(err.Error(), words) {
+			t.Errorf("%q does not say %q", err, words)
+		}
 	}
 }
 

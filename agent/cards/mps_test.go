@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/heteroflow/node-agent/agent/lease"
-	"github.com/heteroflow/node-agent/agent/taskcontainer"
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
@@ -133,15 +132,7 @@ func TestSharesThatCannotBeGivenAreRefused(t *testing.T) {
 			second.MIGMode, second.Instances = "enabled", []gpu.Instance{{UUID: "MIG-1"}}
 			c.Inventory = &inventory{ready: closed(), snapshot: gpu.Snapshot{Type: gpu.NVIDIA, Devices: []gpu.Device{nvidiaCard(0, "A"), second, nvidiaCard(2, "C")}}}
 			_, err := c.Resolve(t.Context(), tc.task, c.cdiRuntime())
-			refused, ok := errors.AsType[*taskcontainer.RefusedError](err)
-			if !ok || refused.Reason != protocol.ReasonGPUUnavailable {
-				t.Fatalf("got %v, want gpu_unavailable", err)
-			}
-			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q does not say %q", err, want)
-				}
-			}
+			wantUnavailable(t, err, tc.want)
 		})
 	}
 }

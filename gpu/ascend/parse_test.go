@@ -112,18 +112,26 @@ func TestACutNumberIsNotTakenForAWhole(t *testing.T) {
 	}
 }
 
-// A text that ends after any of its lines says less than the whole, and nothing
-// else: no other devices, and of those no other memory, address or failure.
-func TestATextCutAfterAnyLineSaysNothingElse(t *testing.T) {
+// testdata are the outputs there, by the names of their files.
+func testdata(t *testing.T) map[string][]byte {
+	t.Helper()
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no testdata", err)
 	}
+	outputs := make(map[string][]byte)
 	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
+		if outputs[file], err = os.ReadFile(file); err != nil {
 			t.Fatal(err)
 		}
+	}
+	return outputs
+}
+
+// A text that ends after any of its lines says less than the whole, and nothing
+// else: no other devices, and of those no other memory, address or failure.
+func TestATextCutAfterAnyLineSaysNothingElse(t *testing.T) {
+	for file, raw := range testdata(t) {
 		whole := parse(t, string(raw))
 		lines := strings.SplitAfter(string(raw), "\n")
 		for i := range lines {
@@ -147,15 +155,7 @@ func TestATextCutAfterAnyLineSaysNothingElse(t *testing.T) {
 
 // The rounds of a loop are one list of cards, where the text names them.
 func TestWhatIsPrintedTwiceIsListedOnce(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no testdata", err)
-	}
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for file, raw := range testdata(t) {
 		once := parse(t, string(raw))
 		if len(once.GPUs) > 0 && once.GPUs[0].Card == nil {
 			continue

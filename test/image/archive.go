@@ -11,24 +11,10 @@ import (
 	"time"
 
 	"github.com/distribution/reference"
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
-
-// SaveDockerArchive writes what docker save would write, tagged as ref; docker
-// load and ctr images import take it.
-func SaveDockerArchive(img v1.Image, ref, path string) error {
-	tag, err := name.NewTag(ref)
-	if err != nil {
-		return fmt.Errorf("save docker archive: %w", err)
-	}
-	if err := tarball.WriteToFile(path, tag, img); err != nil {
-		return fmt.Errorf("save docker archive %s: %w", path, err)
-	}
-	return nil
-}
 
 // SaveHybrid writes an OCI layout that is a docker archive too: its
 // manifest.json points into the blobs. docker load (which takes a plain layout
