@@ -63,7 +63,8 @@ func TestATaskSurvivesAControlPlaneInTroubleAtAnyStage(t *testing.T) {
 			enough := 12 // requests, of more than one loop
 			if stage.puts {
 				trouble.Method, enough = http.MethodPut, 3 // one more than the tries of the first delivery
-				if trouble.Kind == faults.SlowBody || trouble.Kind == faults.DropResponse {
+				switch trouble.Kind {
+				case faults.SlowBody, faults.DropResponse, faults.HalfClose:
 					enough = 1 // it was applied: the agent reads the task, and finds it so
 				}
 			}
