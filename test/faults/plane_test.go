@@ -63,9 +63,8 @@ func TestATaskSurvivesAControlPlaneInTroubleAtAnyStage(t *testing.T) {
 			enough := 12 // requests, of more than one loop
 			if stage.puts {
 				trouble.Method, enough = http.MethodPut, 3 // one more than the tries of the first delivery
-				switch trouble.Kind {
-				case faults.SlowBody, faults.DropResponse, faults.HalfClose:
-					enough = 1 // it was applied: the agent reads the task, and finds it so
+				if applied := []faults.Kind{faults.SlowBody, faults.DropResponse, faults.HalfClose}; slices.Contains(applied, trouble.Kind) {
+					enough = 1 // the agent reads the task, and finds it so
 				}
 			}
 			var id string
