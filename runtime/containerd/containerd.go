@@ -113,7 +113,6 @@ type Runtime struct {
 	locks   locks
 	pulling sync.Map // ids of the leases of pulls at work
 	images  configCache
-	self    string // names this process in the leases it takes
 }
 
 var _ runtime.Runtime = (*Runtime)(nil)
@@ -140,7 +139,7 @@ func New(o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("containerd: %w", err)
 	}
-	return &Runtime{options: o, client: c, network: bridge, self: randomID()}, nil
+	return &Runtime{options: o, client: c, network: bridge}, nil
 }
 
 // Name is containerd.

@@ -9,12 +9,12 @@ import (
 	"net/netip"
 	"os"
 	"path"
+	"time"
 
 	"github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/images"
-	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
@@ -32,8 +32,15 @@ import (
 // ociShim is the containerd runtime that runs runc and all that take its arguments.
 const ociShim = "io.containerd.runc.v2"
 
-// labelContainer is on a snapshot and names its container, which may not exist yet.
-const labelContainer = "io.heteroflow.container"
+// Labels of a snapshot.
+const (
+	// labelContainer names its container, which may not exist yet.
+	labelContainer = "io.heteroflow.container"
+	// labelRoot keeps it from containerd's garbage collector meanwhile. A lease would cost
+	// each start two more writes of containerd's database; Sweep finds what a crash leaves
+	// in either case.
+	labelRoot = "containerd.io/gc.root"
+)
 
 // Create ensures the container exists. Its cgroup is /NAMESPACE/ID below each controller.
 func (r *Runtime) Create(ctx context.Context, spec runtime.Spec) (runtime.Container, error) {
@@ -83,23 +90,14 @@ func (r *Runtime) create(ctx context.Context, id string, spec runtime.Spec) (mad
 	if err != nil {
 		return made, err
 	}
-	lease, err := r.lease(ctx, leaseCreate, createTime)
-	if err != nil {
-		return made, err
-	}
 	defer func() {
+		if err == nil {
+			return
+		}
 		after, cancel := r.detached(ctx)
 		defer cancel()
-		if err != nil {
-			err = errors.Join(err, r.discard(after, id))
-		}
-		if err := r.client.LeasesService().Delete(after, lease); err != nil {
-			r.options.Log.Warn("lease left to expire", zap.String("container_id", id), zap.Error(err))
-		}
+		err = errors.Join(err, r.discard(after, id))
 	}()
-	crashpoint.Reach("containerd: leased")
-	ctx = leases.WithLease(ctx, lease.ID)
-
 	img, err := r.findImage(ctx, named)
 	if err != nil {
 		return made, fmt.Errorf("image %s: %w", named, err)
@@ -142,7 +140,7 @@ func (r *Runtime) discard(ctx context.Context, id string) error {
 // snapshot gives the container its own writable layer over the image's.
 func (r *Runtime) snapshot(ctx context.Context, id string, img images.Image, chain string) ([]mount.Mount, error) {
 	s := r.client.SnapshotService(r.options.Snapshotter)
-	own := snapshots.WithLabels(map[string]string{labelContainer: id})
+	own := snapshots.WithLabels(map[string]string{labelContainer: id, labelRoot: time.Now().UTC().Format(time.RFC3339)})
 	mounts, err := s.Prepare(ctx, id, chain, own)
 	if errdefs.IsAlreadyExists(err) {
 		if err := r.discard(ctx, id); err != nil {

@@ -14,19 +14,16 @@ import (
 	"github.com/heteroflow/node-agent/runtime/containerd/registry"
 )
 
-// Leases keep what is being put together from containerd's garbage collector. They expire
-// by themselves where a crash leaves them.
+// A lease keeps what a pull has fetched from containerd's garbage collector. It expires by
+// itself where a crash leaves it.
 const (
-	labelLease = "io.heteroflow.lease"
-	labelOwner = "io.heteroflow.lease-owner"
+	labelLease = "io.heteroflow.lease" // leasePull
 	labelImage = "io.heteroflow.lease-image"
 
-	leasePull   = "pull"
-	leaseCreate = "create"
+	leasePull = "pull"
 
 	// keepFetched is how long the layers of a pull that failed stay for the next attempt.
 	keepFetched = 6 * time.Hour
-	createTime  = 15 * time.Minute
 )
 
 // unpackBeat is how often a pull says that it goes on while the daemon unpacks layers,
@@ -43,7 +40,9 @@ func (r *Runtime) Pull(ctx context.Context, req runtime.PullRequest) (runtime.Im
 	}
 	what := "pull image " + named.String()
 	call := r.in(ctx)
-	lease, err := r.lease(call, leasePull, keepFetched, leases.WithLabel(labelImage, named.String()))
+	lease, err := r.client.LeasesService().Create(call,
+		leases.WithID("heteroflow-pull-"+randomID()), leases.WithExpiration(keepFetched),
+		leases.WithLabels(map[string]string{labelLease: leasePull, labelImage: named.String()}))
 	if err != nil {
 		return runtime.Image{}, translate(ctx, what, err)
 	}
@@ -135,12 +134,4 @@ func beat(p *registry.Progress) (stop func()) {
 		}
 	}()
 	return func() { close(done); <-stopped }
-}
-
-func (r *Runtime) lease(ctx context.Context, purpose string, expires time.Duration, more ...leases.Opt) (leases.Lease, error) {
-	return r.client.LeasesService().Create(ctx, append([]leases.Opt{
-		leases.WithID("heteroflow-" + purpose + "-" + randomID()),
-		leases.WithExpiration(expires),
-		leases.WithLabels(map[string]string{labelLease: purpose, labelOwner: r.self}),
-	}, more...)...)
 }

@@ -75,30 +75,16 @@ func (r *Runtime) remove(ctx context.Context, id string) error {
 	return os.RemoveAll(string(r.dir(id)))
 }
 
-// Sweep finds and removes what crashes have left: tasks, file systems, networks,
-// directories and leases without a container, and the tasks and networks of containers
-// that ended while nobody watched. Containers are never removed, and nothing outside
+// Sweep finds and removes what crashes have left: tasks, file systems, networks and
+// directories without a container, and the tasks and networks of containers that ended
+// while nobody watched. Containers are never removed, and nothing outside
 // the runtime's namespace and directories is touched. What cannot be removed is in the
 // error; the rest is done.
 func (r *Runtime) Sweep(ctx context.Context) error {
 	call, cancel := r.bound(ctx, writeTimeout)
 	defer cancel()
-	leases, err := r.client.LeasesService().List(call, "labels."+quote(labelLease)+"=="+leaseCreate)
-	if err != nil {
-		return translate(ctx, "sweep containerd", err)
-	}
-	var errs []error
-	for _, l := range leases {
-		if l.Labels[labelOwner] == r.self {
-			continue // of a Create that is at work
-		}
-		r.options.Log.Info("lease of an earlier process removed", zap.String("lease", l.ID))
-		if err := r.client.LeasesService().Delete(call, l); err != nil && !errdefs.IsNotFound(err) {
-			errs = append(errs, err)
-		}
-	}
 	traces, err := r.traces(call)
-	errs = append(errs, err)
+	errs := []error{err}
 	for id, hasTask := range traces {
 		if validID(id) {
 			errs = append(errs, r.sweepOne(call, id, hasTask))

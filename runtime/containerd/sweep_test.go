@@ -83,10 +83,7 @@ func (f *fixture) remains(t *testing.T) []string {
 func TestSweepRemovesWhatACrashLeftAtAnyStep(t *testing.T) {
 	// Each step leaves what an agent would that died right after it.
 	steps := map[string]func(t *testing.T, f *fixture){
-		"a lease": func(t *testing.T, f *fixture) { f.leaveLease(t) },
-		"a lease and a snapshot": func(t *testing.T, f *fixture) {
-			f.leaveSnapshot(leases.WithLease(t.Context(), f.leaveLease(t)), t, "task-0")
-		},
+		"a snapshot": func(t *testing.T, f *fixture) { f.leaveSnapshot(t, "task-0") },
 		"a directory": func(t *testing.T, f *fixture) {
 			if err := os.MkdirAll(filepath.Join(f.options(t).StateDir, namespace, "task-0"), 0o700); err != nil {
 				t.Fatal(err)
@@ -132,29 +129,19 @@ func TestSweepRemovesWhatACrashLeftAtAnyStep(t *testing.T) {
 	}, "system-runc", "2.4-runc")
 }
 
-func (f *fixture) leaveLease(t *testing.T) string {
-	t.Helper()
-	lease, err := f.client(t).LeasesService().Create(t.Context(), leases.WithRandomID(), leases.WithExpiration(time.Hour),
-		leases.WithLabels(map[string]string{"io.heteroflow.lease": "create", "io.heteroflow.lease-owner": "a dead process"}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lease.ID
-}
-
-func (f *fixture) leaveSnapshot(ctx context.Context, t *testing.T, id string) {
+func (f *fixture) leaveSnapshot(t *testing.T, id string) {
 	t.Helper()
 	c := f.client(t)
-	img, err := c.GetImage(ctx, f.image)
+	img, err := c.GetImage(t.Context(), f.image)
 	if err != nil {
 		t.Fatal(err)
 	}
-	layers, err := img.RootFS(ctx)
+	layers, err := img.RootFS(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.SnapshotService("overlayfs").Prepare(ctx, id, identity.ChainID(layers).String(),
-		snapshots.WithLabels(map[string]string{"io.heteroflow.container": id}))
+	_, err = c.SnapshotService("overlayfs").Prepare(t.Context(), id, identity.ChainID(layers).String(),
+		snapshots.WithLabels(map[string]string{"io.heteroflow.container": id, "containerd.io/gc.root": "2026-01-02T03:04:05Z"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +150,7 @@ func (f *fixture) leaveSnapshot(ctx context.Context, t *testing.T, id string) {
 func TestCreateMakesUseOfTheNameThatACrashLeftHalfMade(t *testing.T) {
 	f := setUp(t, flavours()[0])
 	spec := f.spec("exit", "5")
-	f.leaveSnapshot(leases.WithLease(t.Context(), f.leaveLease(t)), t, spec.Name)
+	f.leaveSnapshot(t, spec.Name)
 	id := f.run(t, spec)
 	if exit, err := f.Wait(t.Context(), id); err != nil || exit.Code == nil || *exit.Code != 5 {
 		t.Errorf("got %+v, %v", exit, err)

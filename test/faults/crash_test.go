@@ -167,7 +167,7 @@ func crashes() []crash {
 		in("that ends by itself", runtime.Docker, fmt.Sprintf("journal: written#%d", n+1), fmt.Sprintf("journal: named#%d", n+1))
 	}
 	in("that ends by itself", runtime.Containerd,
-		"containerd: leased", "containerd: file system made", "containerd: files written", "containerd: container made",
+		"containerd: file system made", "containerd: files written", "containerd: container made",
 		"containerd: task made", "containerd: task started", "containerd: end kept", "containerd: task gone",
 		"containerd: network gone", "containerd: container gone", "containerd: file system gone")
 	in("that ends by itself and has a network", runtime.Containerd, "containerd: task made", "containerd: network gone")
