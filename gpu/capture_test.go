@@ -361,7 +361,7 @@ func BenchmarkLatest(b *testing.B) {
 	}
 	c := NewCollector(r, periods)
 	for i, d := range r.detectors {
-		c.keep(i, r.round(b.Context(), d, nil))
+		c.keep(i, 1, r.round(b.Context(), d, nil))
 	}
 	for b.Loop() {
 		if s := c.Latest(); len(s.Devices) != 8 {

@@ -31,8 +31,9 @@ type Collector struct {
 	ready    chan struct{}   // closed when every detector has answered once
 
 	mu      sync.Mutex
-	states  []state // by detector
-	pending int     // detectors that have not answered yet
+	states  []state       // by detector
+	pending int           // detectors that have not answered yet
+	kept    chan struct{} // closed, and made anew, at the end of each round
 }
 
 // state is what one detector said.
@@ -40,12 +41,14 @@ type state struct {
 	last  *Report   // of the last round; nil before the first has ended
 	good  *Report   // of the last round in which the vendor's tool answered
 	asked time.Time // when the last round began
+	begun int       // rounds
+	ended int       // the last of them that has ended; 0: none
 }
 
 // NewCollector returns a Collector of the registry's detectors.
 func NewCollector(r *Registry, p Periods) *Collector {
 	c := &Collector{
-		registry: r, periods: p, ready: make(chan struct{}),
+		registry: r, periods: p, ready: make(chan struct{}), kept: make(chan struct{}),
 		states: make([]state, len(r.detectors)), pending: len(r.detectors),
 	}
 	for range r.detectors {
@@ -70,13 +73,36 @@ func (c *Collector) Run(ctx context.Context) {
 // Ready is closed when every detector has answered, or failed, once.
 func (c *Collector) Ready() <-chan struct{} { return c.ready }
 
-// Refresh makes every vendor's next round, which begins at once, a full
-// inventory: after an operation that changed the cards.
-func (c *Collector) Refresh() {
+// Renew asks every vendor for a full inventory now and waits until each has answered it, or
+// failed to: after an operation that changed the cards, and before a single round's word
+// against a card is acted on. The error is the context's.
+func (c *Collector) Renew(ctx context.Context) error {
+	c.mu.Lock()
+	want := make([]int, len(c.states))
+	for i, s := range c.states {
+		want[i] = s.begun + 1 // one that is under way may have seen the cards before
+	}
+	c.mu.Unlock()
 	for _, wake := range c.wake {
 		select {
 		case wake <- struct{}{}:
 		default: // one is waiting already
+		}
+	}
+	for {
+		c.mu.Lock()
+		kept, renewed := c.kept, true
+		for i, s := range c.states {
+			renewed = renewed && s.ended >= want[i]
+		}
+		c.mu.Unlock()
+		if renewed {
+			return nil
+		}
+		select {
+		case <-kept:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -95,7 +121,7 @@ func (c *Collector) watch(ctx context.Context, i int) {
 			known = nil
 		case <-timer.C:
 		}
-		began := time.Now()
+		began, round := c.begin(i)
 		if began.Sub(inventoried) >= c.periods.Inventory {
 			known = nil
 		}
@@ -117,19 +143,26 @@ func (c *Collector) watch(ctx context.Context, i int) {
 		case known == nil:
 			known, inventoried = new(rep), began
 		}
-		c.keep(i, rep)
+		c.keep(i, round, rep)
 		// A round that took longer than its period is followed by a pause all the
 		// same: the tools must not keep a core busy.
 		timer.Reset(max(c.periods.Collect-time.Since(began), c.periods.Collect/4))
 	}
 }
 
+// begin counts a detector's round.
+func (c *Collector) begin(i int) (at time.Time, round int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.states[i]
+	s.asked = time.Now()
+	s.begun++
+	return s.asked, s.begun
+}
+
 func (c *Collector) ask(ctx context.Context, i int, known *Report) Report {
 	ctx, cancel := context.WithTimeout(ctx, c.periods.Deadline)
 	defer cancel()
-	c.mu.Lock()
-	c.states[i].asked = time.Now()
-	c.mu.Unlock()
 	return c.registry.round(ctx, c.registry.detectors[i], known)
 }
 
@@ -137,11 +170,13 @@ func (c *Collector) ask(ctx context.Context, i int, known *Report) Report {
 func (r Report) answered() bool { return !r.Absent && r.CollectorError == nil }
 
 // keep stores a round's report and logs what is new in it.
-func (c *Collector) keep(i int, rep Report) {
+func (c *Collector) keep(i, round int, rep Report) {
 	c.mu.Lock()
 	s := &c.states[i]
 	before := s.last
-	s.last = &rep
+	s.last, s.ended = &rep, round
+	close(c.kept)
+	c.kept = make(chan struct{})
 	if rep.answered() {
 		s.good = &rep
 	}

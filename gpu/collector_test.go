@@ -2,7 +2,9 @@ package gpu
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,13 +150,51 @@ func TestAnInventoryIsTakenAtTheStartWhenCardsChangeAndNowAndThen(t *testing.T) 
 		d.set(lists(cards(0)...))
 		time.Sleep(2 * periods.Collect)
 		want("when a card is gone", 2)
-		c.Refresh()
+		if err := c.Renew(t.Context()); err != nil {
+			t.Error(err)
+		}
 		want("when asked for", 3)
 		time.Sleep(periods.Inventory)
 		want("after the period", 4)
 		if _, collects := d.rounds(); collects < 25 {
 			t.Errorf("%d rounds in five minutes", collects)
 		}
+	})
+}
+
+func TestRenewWaitsForARoundThatBeganAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		slow := detector(NVIDIA, lists(cards(0)...))
+		slow.set(func(ctx context.Context) (Report, error) {
+			<-release
+			return lists(cards(0)...)(ctx)
+		})
+		c := collect(t, slow, detector(Ascend, lists(cards(0)...)))
+		var renewed atomic.Bool
+		go func() {
+			if err := c.Renew(t.Context()); err != nil {
+				t.Error(err)
+			}
+			renewed.Store(true)
+		}()
+		synctest.Wait()
+		release <- struct{}{} // the round that was under way
+		synctest.Wait()
+		if renewed.Load() {
+			t.Error("a round that had begun before counted")
+		}
+		release <- struct{}{}
+		synctest.Wait()
+		if !renewed.Load() {
+			t.Error("the new round has ended, and it waits")
+		}
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("given up"))
+		defer cancel()
+		if err := c.Renew(ctx); err == nil || err.Error() != "given up" {
+			t.Errorf("got %v, want why the wait ended", err)
+		}
+		close(release)
 	})
 }
 

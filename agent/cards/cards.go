@@ -27,6 +27,9 @@ type Inventory interface {
 	Ready() <-chan struct{}
 	// Snapshot is what is known now, without waiting.
 	Snapshot() gpu.Snapshot
+	// Renew asks every vendor's tool anew and waits for the answers. The error is the
+	// context's.
+	Renew(ctx context.Context) error
 }
 
 // Options make Cards.

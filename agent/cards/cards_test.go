@@ -34,6 +34,8 @@ type inventory struct {
 
 	mu       sync.Mutex
 	snapshot gpu.Snapshot
+	next     []gpu.Snapshot // what new looks will find; none: the same
+	renewed  int
 }
 
 func (i *inventory) Ready() <-chan struct{} { return i.ready }
@@ -42,6 +44,16 @@ func (i *inventory) Snapshot() gpu.Snapshot {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.snapshot
+}
+
+func (i *inventory) Renew(ctx context.Context) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.renewed++
+	if len(i.next) > 0 {
+		i.snapshot, i.next = i.next[0], i.next[1:]
+	}
+	return ctx.Err()
 }
 
 func (i *inventory) set(s gpu.Snapshot) {
@@ -193,6 +205,49 @@ func TestWhatCannotBeGivenIsGPUUnavailable(t *testing.T) {
 			wantUnavailable(t, err, tc.want)
 		})
 	}
+}
+
+func TestACardIsRefusedOnlyWhenThreeLooksInARowSpeakAgainstIt(t *testing.T) {
+	good := gpu.Snapshot{Type: gpu.NVIDIA, Devices: []gpu.Device{nvidiaCard(0, "A")}}
+	none, failed := gpu.Snapshot{Type: gpu.NVIDIA}, good
+	failed.Failures = []gpu.Failure{{Index: new(0), UUID: "A", Code: "lost", Message: "GPU is lost"}}
+	cases := map[string]struct {
+		looks   []gpu.Snapshot
+		renewed int
+		refused bool
+	}{
+		"a good one":                            {[]gpu.Snapshot{good}, 0, false},
+		"one that failed in one round":          {[]gpu.Snapshot{failed, good}, 1, false},
+		"one that was not listed in one round":  {[]gpu.Snapshot{none, good}, 1, false},
+		"one that failed in two rounds":         {[]gpu.Snapshot{failed, failed, good}, 2, false},
+		"one that failed in three rounds":       {[]gpu.Snapshot{failed, failed, failed, good}, 2, true},
+		"one that is not listed in three looks": {[]gpu.Snapshot{none, none, none, good}, 2, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := node(t, false)
+			i := &inventory{ready: closed(), snapshot: tc.looks[0], next: tc.looks[1:]}
+			c.Inventory = i
+			_, err := c.Resolve(t.Context(), wants(first()), runtime.Info{})
+			if tc.refused {
+				wantUnavailable(t, err, []string{"nvidia device 0"})
+			} else if err != nil {
+				t.Error(err)
+			}
+			if i.renewed != tc.renewed {
+				t.Errorf("the cards were looked at again %d times, want %d", i.renewed, tc.renewed)
+			}
+		})
+	}
+	t.Run("an end of the task meanwhile ends the looking", func(t *testing.T) {
+		c := node(t, false)
+		c.Inventory = &inventory{ready: closed()}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := c.Resolve(ctx, wants(first()), runtime.Info{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	})
 }
 
 // wantUnavailable holds that a task was refused its cards, in words that have all of want.

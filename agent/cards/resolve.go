@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"github.com/heteroflow/node-agent/agent/lease"
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
 	"github.com/heteroflow/node-agent/gpu"
@@ -14,8 +16,15 @@ import (
 	"github.com/heteroflow/node-agent/runtime"
 )
 
+// looks is how often a card is looked at before a task is refused for it.
+const looks = 3
+
 // Resolve says what the cards of a valid task come to in its container, on a runtime that
 // says info of itself. An error is a *taskcontainer.RefusedError, or ctx's.
+//
+// A card that cannot be given is looked at again, twice, before the task is refused for it:
+// one bad answer of a vendor's tool is not yet a fact, and an instance may have been made
+// since the last look.
 //
 // A task without cards gets an environment by which no vendor's runtime gives it any,
 // whatever its image says.
@@ -24,10 +33,22 @@ func (c *Cards) Resolve(ctx context.Context, task protocol.Task, info runtime.In
 		return taskcontainer.Devices{Env: cdi.Visibility(nil)}, nil
 	}
 	var devices taskcontainer.Devices
-	err := c.withCatalog(ctx, func(catalog *cdi.Catalog) (err error) {
-		devices, err = c.resolve(catalog, task, info)
-		return err
-	})
+	var err error
+	for look := 1; ; look++ {
+		err = c.withCatalog(ctx, func(catalog *cdi.Catalog) (err error) {
+			devices, err = c.resolve(catalog, task, info)
+			return err
+		})
+		unavailable, passing := errors.AsType[*cdi.UnavailableError](err)
+		if !passing || look == looks {
+			break
+		}
+		c.Log.Warn("card cannot be given to the task; looking again", zap.String("task_id", task.ID),
+			zap.Intp("gpu_index", unavailable.Index), zap.String("gpu_uuid", unavailable.UUID), zap.String("why", unavailable.Reason))
+		if err := c.Inventory.Renew(ctx); err != nil {
+			return taskcontainer.Devices{}, err
+		}
+	}
 	switch {
 	case err == nil:
 		return devices, c.Ready(ctx, devices.Holds)

@@ -73,8 +73,8 @@ func (i *Inventory) Run(ctx context.Context) {
 // Ready is closed when every vendor's tool has answered, or failed, once.
 func (i *Inventory) Ready() <-chan struct{} { return i.collector.Ready() }
 
-// Refresh asks for a full inventory now: the cards were changed.
-func (i *Inventory) Refresh() { i.collector.Refresh() }
+// Renew asks for a full inventory now and waits for it. The error is the context's.
+func (i *Inventory) Renew(ctx context.Context) error { return i.collector.Renew(ctx) }
 
 // Snapshot returns what is known now, without waiting.
 func (i *Inventory) Snapshot() gpu.Snapshot { return i.collector.Latest() }
