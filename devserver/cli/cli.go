@@ -30,10 +30,12 @@ var (
 	BuildTime = "unknown"
 )
 
-// Environment variables that keys are read from when no file is named.
+// Environment variables that keys are read from when no file is named. They do not begin as
+// the settings of an agent do, which refuses those it does not know: both may be started
+// from one shell.
 const (
-	envSystemKey     = "HETEROFLOW_SYSTEM_KEY"
-	envOperatorToken = "HETEROFLOW_OPERATOR_TOKEN"
+	envSystemKey     = "DEVSERVER_SYSTEM_KEY"
+	envOperatorToken = "DEVSERVER_OPERATOR_TOKEN"
 )
 
 // Run runs the command line and returns the exit status.

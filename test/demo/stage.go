@@ -85,7 +85,7 @@ func (s *show) startPlane(ctx context.Context) error {
 	defer log.Close()
 	s.plane = exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(s.bin, "heteroflow-devserver"),
 		"serve", "--production", "--listen", addr, "--database", filepath.Join(s.dir, "plane.db"))
-	s.plane.Env = []string{"HETEROFLOW_SYSTEM_KEY=" + stage.SystemKey, "HETEROFLOW_OPERATOR_TOKEN=" + stage.OperatorToken}
+	s.plane.Env = []string{"DEVSERVER_SYSTEM_KEY=" + stage.SystemKey, "DEVSERVER_OPERATOR_TOKEN=" + stage.OperatorToken}
 	s.plane.Stdout, s.plane.Stderr = log, log
 	if err := s.plane.Start(); err != nil {
 		s.plane = nil
