@@ -21,7 +21,7 @@ const (
 
 var (
 	// "Error: Dcu[0]: No DRM devices available, exiting." and "HCU[1] : ERROR: …"
-	cardError  = text.Lazy(`(?i)^\s*(?:error|warning)\s*:\s*(?:hcu|dcu|gpu)\[(\d{1,4})\]\s*:\s*(.+)$`)
+	cardError  = text.Lazy(`(?i)^\s*(?:error|warning)\s*:\s*(?:\d+\s+)?(?:hcu|dcu|gpu)\[(\d{1,4})\]\s*:\s*(.+)$`)
 	errorFirst = text.Lazy(`(?i)^(?:error|unable to|failed to)\b`)
 	toolErrors = []struct {
 		words *text.Pattern

@@ -12,6 +12,7 @@ import (
 var (
 	cardLine = text.Lazy(`^\s*(?:HCU|DCU|GPU)\[(\d{1,4})\]\s*:\s*(\S.*)$`)
 	cardName = text.Lazy(`^card(\d{1,4})$`)
+	numaLine = text.Lazy(`^(\(Topology\) Numa \w+)\s+(-?\d+)$`) // some versions print no colon there
 )
 
 // parseLines reads what most options print, "HCU[0] : Card Series: K100_AI", and
@@ -24,6 +25,9 @@ func parseLines(_ []byte, lines []string) (gpu.Parsed, bool) {
 			continue
 		}
 		key, value, pair := text.KeyValue(m[2])
+		if n := numaLine.FindStringSubmatch(m[2]); n != nil {
+			key, value, pair = n[1], n[2], true
+		}
 		switch {
 		case isError(m[2]):
 		case pair:

@@ -2,6 +2,7 @@ package hygon
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"slices"
 
@@ -36,22 +37,26 @@ func Parse(_ []string, _ int, output []byte) (gpu.Parsed, error) {
 	for _, form := range forms {
 		if p, ok := form(output, lines); ok {
 			p.Failures = append(p.Failures, cardErrors(lines, p.GPUs)...)
+			for i := range p.GPUs { // --showallinfo has it above the cards
+				p.GPUs[i].DriverVersion = cmp.Or(p.GPUs[i].DriverVersion, driverVersion(lines))
+			}
 			return p, nil
 		}
 	}
 	return gpu.Parsed{}, errors.New("not a known form of hy-smi's output")
 }
 
-// isAMD reports whether the original rocm-smi printed this. Hygon's says neither.
+// isAMD reports whether the original rocm-smi printed this. A Hygon tool that
+// kept AMD's heading names its cards all the same.
 func isAMD(output []byte) bool {
-	return bytes.Contains(output, []byte("ROCm System Management")) ||
-		bytes.Contains(output, []byte("Advanced Micro Devices"))
+	return !isHygon(output) && (bytes.Contains(output, []byte("ROCm System Management")) ||
+		bytes.Contains(output, []byte("Advanced Micro Devices")))
 }
 
-var hygonWord = text.Lazy(`(?i)\b[hd]cu\b|hygon|haiguang`)
+var hygonWord = text.Lazy(`(?i)\b[hd]cu\b|hygon|haiguang|\bC-3000\b`)
 
 // isHygon reports whether an output shows whose tool it is.
-func isHygon(output []byte) bool { return !isAMD(output) && hygonWord.Match(output) }
+func isHygon(output []byte) bool { return hygonWord.Match(output) }
 
 // card is what an output says of one card.
 type card struct {

@@ -104,6 +104,29 @@ func TestOtherFormsSayWhatTheyPrintAndNoMore(t *testing.T) {
 			"error library_missing: hy-smi: error while loading shared libraries: libhsa.so: cannot open shared object file",
 		},
 		{"no card", "WARNING: No AMD GPUs specified\n", ""},
+		{
+			"the use of the last second, where no other is printed",
+			"HCU[0]\t\t: HCU util in last second : 91%\nHCU[0]\t\t: CU util in last second : 64%\n" +
+				"HCU[1]\t\t: HCU use (%): 88.5\nHCU[1]\t\t: HCU util in last second : 91%\n",
+			"0: card 0 util=91\n1: card 1 util=88.5",
+		},
+		{
+			"AMD's heading above Hygon's columns", "=== ROCm System Management Interface ===\n" +
+				"DCU  Temp   AvgPwr  Fan   Perf  PwrCap  VRAM%  DCU%\n0    46.0c  32.0W   0%    auto  300W    20%    84%\n",
+			"0: card 0 util=84 temp=46 power=32 limit=300",
+		},
+		{
+			"the driver above the cards of --showallinfo", "Driver Version: 6.9.1-V1.0\nHCU[0]\t\t: HCU use (%): 0\n",
+			"0: card 0 driver=6.9.1-V1.0 util=0",
+		},
+		{
+			"an error with the library's number", "ERROR: 2 HCU[1]\t\t: The device is lost\n" + "HCU[0]\t\t: HCU use (%): 0\n",
+			"0: card 0 util=0\nfailure 1 tool_error: The device is lost",
+		},
+		{
+			"a health word for the worst", "HCU[1]  : Bus Id : 0000:56:00.0   : Critical\n",
+			"1: card 1 bus=0000:56:00.0 health=failed (Critical)\nfailure 1 0000:56:00.0 unhealthy: Critical",
+		},
 		{"an available size is neither use nor total", "device,Available memory size (MiB)\ncard0,65000\n", "0: card 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -111,6 +134,16 @@ func TestOtherFormsSayWhatTheyPrintAndNoMore(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestNumaLinesAreReadWithAndWithoutAColon(t *testing.T) {
+	for _, colon := range []string{":", "", "\t:"} {
+		p := parse(t, "HCU[0]\t\t: (Topology) Numa Node"+colon+" 3\nHCU[0]\t\t: (Topology) Numa Affinity"+colon+" -1\n")
+		want := &gpu.Topology{Kind: "hygon", NUMA: []gpu.Affinity{{Index: 0, Node: new(3)}}}
+		if diff := cmp.Diff(want, p.Topology); diff != "" || len(p.GPUs) > 0 {
+			t.Errorf("%q: %d cards (-want +got):\n%s", colon, len(p.GPUs), diff)
+		}
 	}
 }
 

@@ -23,6 +23,7 @@ var sensors = []string{"edge", "junction", "core"}
 var (
 	sensorKey = text.Lazy(`^temperature \(sensor (\w+)\)`)
 	useKey    = text.Lazy(`^(?:hcu|dcu|gpu) use \(%\)$`)
+	utilKey   = text.Lazy(`^(?:hcu|dcu|gpu) util in last second$`)
 	memoryKey = text.Lazy(`^vram total (used )?memory \((\w+)\)$`)
 	powerKey  = text.Lazy(`^(max )?(?:average |current )?(?:socket )?graphics package power \((m?w)\)$`)
 )
@@ -86,7 +87,10 @@ func (c *card) measure(key, value string) {
 		}
 		return
 	}
-	if useKey.MatchString(key) {
+	switch {
+	case useKey.MatchString(key):
+		c.stats.Utilization = text.Percent(value)
+	case utilKey.MatchString(key) && c.stats.Utilization == nil: // of --showhcuutil
 		c.stats.Utilization = text.Percent(value)
 	}
 }
@@ -110,7 +114,7 @@ func (c *card) health(words string) {
 		c.stats.Health = gpu.HealthOK
 	case "warning", "degraded":
 		c.stats.Health, c.stats.HealthMessage = gpu.HealthWarning, words
-	case "unhealthy", "failed", "error", "fault", "abnormal":
+	case "unhealthy", "failed", "error", "fault", "abnormal", "critical":
 		c.stats.Health, c.stats.HealthMessage, c.failure = gpu.HealthFailed, words, codeUnhealthy
 	default:
 		c.stats.HealthMessage = words
