@@ -27,7 +27,9 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,6 +52,9 @@ const (
 	readTimeout  = 20 * time.Second
 	writeTimeout = 3 * time.Minute
 )
+
+// bootID is where the kernel tells one boot from another.
+const bootID = "/proc/sys/kernel/random/boot_id"
 
 // Options say where things are. The zero value of each field but LogBinary is a default.
 type Options struct {
@@ -113,6 +118,7 @@ type Runtime struct {
 	locks   locks
 	pulling sync.Map // ids of the leases of pulls at work
 	images  configCache
+	boot    string // the kernel's id of this boot
 }
 
 var _ runtime.Runtime = (*Runtime)(nil)
@@ -133,13 +139,17 @@ func New(o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
+	boot, err := os.ReadFile(bootID)
+	if err != nil {
+		return nil, fmt.Errorf("containerd: %w", err)
+	}
 	o.LogBinary = logBinary(o.LogBinary, o.Log)
 	// The timeout here is how long the client waits at most between attempts to connect.
 	c, err := client.New(o.Address, client.WithTimeout(2*time.Second))
 	if err != nil {
 		return nil, fmt.Errorf("containerd: %w", err)
 	}
-	return &Runtime{options: o, client: c, network: bridge}, nil
+	return &Runtime{options: o, client: c, network: bridge, boot: strings.TrimSpace(string(boot))}, nil
 }
 
 // Name is containerd.

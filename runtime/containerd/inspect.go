@@ -26,6 +26,7 @@ type observed struct {
 	meta   meta
 	task   *tasktypes.Process // nil: containerd has none
 	run    *record.Run        // nil: it was never asked to start
+	boot   string             // on which the agent looks
 	exit   *runtime.Exit      // nil unless it has ended
 }
 
@@ -64,7 +65,7 @@ func (r *Runtime) join(c containers.Container, task *tasktypes.Process) (observe
 	if err != nil {
 		return observed{}, err
 	}
-	o := observed{record: c, meta: m, task: task}
+	o := observed{record: c, meta: m, task: task, boot: r.boot}
 	run, err := r.dir(c.ID).Run()
 	switch {
 	case err == nil:
@@ -78,7 +79,7 @@ func (r *Runtime) join(c containers.Container, task *tasktypes.Process) (observe
 }
 
 func (o observed) state() runtime.State {
-	started := o.run != nil && o.run.StartError == ""
+	started := o.run != nil && o.run.MayHaveRun(o.boot)
 	if o.task == nil {
 		if started {
 			return runtime.StateExited

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
@@ -55,7 +56,10 @@ func (r *Runtime) Start(ctx context.Context, id string) error {
 // start begins a new run of a container that has no task.
 func (r *Runtime) start(ctx context.Context, o observed) error {
 	id := o.record.ID
-	run := record.Run{ID: randomID(), StartedAt: time.Now(), LogMaxBytes: o.meta.Logs.MaxBytes, LogMaxFiles: o.meta.Logs.MaxFiles}
+	run := record.Run{
+		ID: randomID(), StartedAt: time.Now(), UnaskedOn: r.boot,
+		LogMaxBytes: o.meta.Logs.MaxBytes, LogMaxFiles: o.meta.Logs.MaxFiles,
+	}
 	if err := r.dir(id).Begin(run); err != nil {
 		return err
 	}
@@ -65,6 +69,13 @@ func (r *Runtime) start(ctx context.Context, o observed) error {
 	go func() { synced <- r.dir(id).Sync() }()
 	ip, err := r.makeTask(ctx, o)
 	if err = errors.Join(err, <-synced); err == nil {
+		// Until here the task only waits. From here on nobody can tell whether its program ran
+		// once the task's traces are gone.
+		run.UnaskedOn = ""
+		err = r.dir(id).Update(run)
+	}
+	if err == nil {
+		crashpoint.Reach("containerd: start asked")
 		_, err = r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: id})
 		err = errgrpc.ToNative(err)
 	}
@@ -103,7 +114,10 @@ func (r *Runtime) makeTask(ctx context.Context, o observed) (ip netip.Addr, err 
 		request.Rootfs = append(request.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
 	}
 	if _, err := r.client.TaskService().Create(ctx, request); err != nil {
-		return ip, errgrpc.ToNative(err)
+		if err = errgrpc.ToNative(err); isUnderWay(err) {
+			err = fmt.Errorf("%w: an earlier start of it is still under way: %w", runtime.ErrUnavailable, err)
+		}
+		return ip, err
 	}
 	crashpoint.Reach("containerd: task made")
 	return ip, nil
@@ -129,13 +143,19 @@ func (r *Runtime) startFailed(ctx context.Context, o observed, run record.Run, c
 	if task != nil && (task.Status == tasktypes.Status_RUNNING || task.Status == tasktypes.Status_STOPPED) && isLost(cause) {
 		return nil
 	}
-	if isLost(cause) {
+	if isLost(cause) || errors.Is(cause, runtime.ErrUnavailable) {
 		return cause // nobody knows: the next start clears what there is
 	}
 	cause = fmt.Errorf("%w: %w", runtime.ErrStartFailed, cause)
 	run.StartedAt, run.StartError = time.Time{}, cause.Error()
 	o.task = task
 	return errors.Join(cause, r.clear(after, o), r.dir(id).Update(run))
+}
+
+// isUnderWay: the daemon is still making a task for somebody who did not wait for it, an
+// agent that has died. It gives the task up, or the next start finds and clears it.
+func isUnderWay(err error) bool {
+	return errdefs.IsAlreadyExists(err) || strings.Contains(err.Error(), "file exists") // the directory of the task
 }
 
 // isLost: no answer came, so what was asked may have been done.

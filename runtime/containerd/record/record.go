@@ -31,13 +31,22 @@ type Run struct {
 
 	// StartedAt is when the start was asked for and, once the daemon has confirmed it,
 	// when that was. A run that could not be started has StartError instead.
-	StartedAt  time.Time  `json:"started_at,omitzero"`
-	StartError string     `json:"start_error,omitempty"`
-	IP         netip.Addr `json:"ip,omitzero"`
+	StartedAt  time.Time `json:"started_at,omitzero"`
+	StartError string    `json:"start_error,omitempty"`
+	// UnaskedOn is the kernel's id of the boot on which the run was begun, until the daemon
+	// is asked to start its program; empty from then on. On another boot it says nothing:
+	// what came after it may not have got to the disk.
+	UnaskedOn string     `json:"unasked_on,omitempty"`
+	IP        netip.Addr `json:"ip,omitzero"`
 
 	// The bounds of the log files, for the log shim.
 	LogMaxBytes int64 `json:"log_max_bytes"`
 	LogMaxFiles int   `json:"log_max_files"`
+}
+
+// MayHaveRun tells whether the program of the run can have run, on what boot is now.
+func (r Run) MayHaveRun(boot string) bool {
+	return r.StartError == "" && (r.UnaskedOn == "" || r.UnaskedOn != boot)
 }
 
 // Exit is how a run ended, as containerd's shim tells it.
@@ -68,7 +77,7 @@ func (d Dir) ResolvConf() string { return filepath.Join(string(d), "resolv.conf"
 func (d Dir) Hostname() string { return filepath.Join(string(d), "hostname") }
 
 // Begin records a new run and forgets how the last one ended. Once it is synced as well,
-// the container no longer looks as if it had never run, even after a power loss.
+// the container no longer looks as if it had never run after a power loss.
 func (d Dir) Begin(r Run) error {
 	if err := write(d.run(), r, false); err != nil {
 		return err

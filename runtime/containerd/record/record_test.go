@@ -34,6 +34,30 @@ func TestARunAndItsExitAreReadBackAsWritten(t *testing.T) {
 	}
 }
 
+func TestARunThatTheDaemonWasNotAskedForHasNotRunOnThisBoot(t *testing.T) {
+	cases := map[string]struct {
+		run  record.Run
+		want bool
+	}{
+		"one begun on this boot":             {record.Run{UnaskedOn: "now"}, false},
+		"one begun on an earlier boot":       {record.Run{UnaskedOn: "then"}, true},
+		"one that the daemon was asked for":  {record.Run{}, true}, // or an earlier agent's, or one that cannot be read
+		"one whose start failed":             {record.Run{StartError: "no program"}, false},
+		"one whose start failed a boot back": {record.Run{StartError: "no program", UnaskedOn: "then"}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			dir := record.Dir(t.TempDir())
+			if err := dir.Begin(tc.run); err != nil {
+				t.Fatal(err)
+			}
+			if run, err := dir.Run(); err != nil || run.MayHaveRun("now") != tc.want {
+				t.Errorf("got %v, %v, want %v", run.MayHaveRun("now"), err, tc.want)
+			}
+		})
+	}
+}
+
 func TestAnExitCountsOnlyForItsOwnRun(t *testing.T) {
 	dir := record.Dir(t.TempDir())
 	if err := dir.Begin(record.Run{ID: "r1"}); err != nil {
