@@ -61,8 +61,31 @@ func parseNoLinks(in input) (gpu.Parsed, bool) {
 
 // card is what an output says of one card.
 type card struct {
-	device gpu.Device
-	stats  gpu.Stats
+	device    gpu.Device
+	stats     gpu.Stats
+	processes []gpu.Process
+}
+
+// process takes in one value of the last process that the query lists below its
+// card. As text, the pid begins the next one.
+func (c *card) process(key, value string) {
+	key = fold(key)
+	if key == "process_id" {
+		c.processes = append(c.processes, gpu.Process{})
+	}
+	if len(c.processes) == 0 {
+		return
+	}
+	switch p := &c.processes[len(c.processes)-1]; key {
+	case "process_id", "pid":
+		if pid := text.Natural(value); pid != nil {
+			p.PID = *pid
+		}
+	case "name", "process_name":
+		p.Name = text.String(value)
+	case "used_gpu_memory", "used_memory":
+		p.MemoryUsed = text.MiB(value)
+	}
 }
 
 // sentinelWatts is what a hung card reads.
@@ -93,6 +116,11 @@ func result(cards []*card) gpu.Parsed {
 			p.Failures = append(p.Failures, gpu.Failure{
 				Index: d.Index, UUID: d.UUID, BusID: d.BusID, Code: CodeHung, Message: s.HealthMessage,
 			})
+		}
+		for _, process := range c.processes {
+			if process.Index = d.Index; process.PID > 0 {
+				p.Processes = append(p.Processes, process)
+			}
 		}
 		if s != (gpu.Stats{}) || d.MemoryTotal != nil {
 			s.Index, s.UUID, s.MemoryTotal = d.Index, d.UUID, d.MemoryTotal

@@ -44,6 +44,8 @@ func parseQuery(in input) (gpu.Parsed, bool) {
 		switch {
 		case !ok || value == "":
 			above.Open(line)
+		case len(cards) > 0 && fold(section) == "processes":
+			cards[len(cards)-1].process(key, value)
 		case len(cards) > 0:
 			cards[len(cards)-1].set(section, key, value)
 		case key == "Driver Version":

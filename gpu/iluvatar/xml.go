@@ -36,18 +36,15 @@ func parseXML(in input) (gpu.Parsed, bool) {
 	for _, c := range log.cards {
 		c.device.DriverVersion = log.driver
 	}
-	p := result(log.cards)
-	p.Processes = log.processes
-	return p, true
+	return result(log.cards), true
 }
 
 // xmlLog is the log while it is being read.
 type xmlLog struct {
-	path      []string // the open elements
-	value     strings.Builder
-	driver    string
-	cards     []*card
-	processes []gpu.Process
+	path   []string // the open elements
+	value  strings.Builder
+	driver string
+	cards  []*card
 }
 
 func (l *xmlLog) open(e xml.StartElement) {
@@ -62,7 +59,8 @@ func (l *xmlLog) open(e xml.StartElement) {
 		}
 		l.cards = append(l.cards, c)
 	case name == "process_info" && len(l.cards) > 0:
-		l.processes = append(l.processes, gpu.Process{Index: new(len(l.cards) - 1)})
+		c := l.cards[len(l.cards)-1]
+		c.processes = append(c.processes, gpu.Process{})
 	}
 	l.path = append(l.path, name)
 	l.value.Reset()
@@ -85,34 +83,11 @@ func (l *xmlLog) close() {
 	case name == "driver_version":
 		l.driver = text.String(value)
 	case len(l.cards) == 0:
-	case name == "process_info":
-		l.dropUnnamed()
 	case section == "process_info":
-		l.process(name, value)
+		l.cards[len(l.cards)-1].process(name, value)
 	case section == "gpu":
 		l.cards[len(l.cards)-1].set("", name, value)
 	default:
 		l.cards[len(l.cards)-1].set(section, name, value)
-	}
-}
-
-func (l *xmlLog) process(name, value string) {
-	p := &l.processes[len(l.processes)-1]
-	switch name {
-	case "pid":
-		if pid := text.Natural(value); pid != nil {
-			p.PID = *pid
-		}
-	case "process_name":
-		p.Name = text.String(value)
-	case "used_memory":
-		p.MemoryUsed = text.MiB(value)
-	}
-}
-
-// dropUnnamed drops the last process when it has no pid.
-func (l *xmlLog) dropUnnamed() {
-	if last := len(l.processes) - 1; l.processes[last].PID == 0 {
-		l.processes = l.processes[:last]
 	}
 }
