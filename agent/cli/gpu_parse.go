@@ -87,7 +87,7 @@ func readOutput(stdin io.Reader, name string) ([]byte, error) {
 
 // printParsed prints the cards and problems, and names what only the JSON shows.
 func printParsed(w io.Writer, p gpu.Parsed) error {
-	s := gpu.Snapshot{Devices: p.GPUs, Stats: p.Stats, Failures: p.Failures}
+	s := gpu.Snapshot{Devices: p.GPUs, Stats: p.Stats, Failures: p.Failures, Topology: p.Topology}
 	if p.CollectorError != nil {
 		s.CollectorError = p.CollectorError.Error()
 	}

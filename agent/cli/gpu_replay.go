@@ -37,7 +37,11 @@ func newGPUReplay() *cobra.Command {
 		if *raw {
 			return printJSON(cmd.OutOrStdout(), snapshot)
 		}
-		return printCards(cmd.OutOrStdout(), snapshot)
+		out := cmd.OutOrStdout()
+		if err := printCards(out, snapshot); err != nil || len(snapshot.Devices) > 0 || snapshot.Topology == nil {
+			return err
+		}
+		return printTopology(out, snapshot) // it is all that was recorded
 	}
 	return cmd
 }

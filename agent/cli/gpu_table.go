@@ -39,7 +39,7 @@ func printCards(w io.Writer, s gpu.Snapshot) error {
 // printProblems prints the failures of cards and of whole tools, a line each.
 func printProblems(w io.Writer, s gpu.Snapshot) error {
 	var b strings.Builder
-	if len(s.Devices) == 0 {
+	if len(s.Devices) == 0 && s.Topology == nil { // a matrix tells of cards without listing them
 		b.WriteString("no card\n")
 	}
 	for _, f := range s.Failures {

@@ -209,6 +209,28 @@ func TestAReplayCanBeOfOneVendor(t *testing.T) {
 	}
 }
 
+func TestAReplayOfAMatrixAloneShowsTheMatrix(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"manifest.yaml": "version: 1\ncommands:\n- argv: [nvidia-smi, topo, -m]\n  exit_code: 0\n  stdout: topo.txt\n",
+		"topo.txt":      "\tGPU0\tGPU1\tmlx5_0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV4\tPIX\t0-7\t0\nGPU1\tNV4\t X \tSYS\t8-15\t1\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exit, out, stderr := run(t, "gpu", "replay", dir)
+	if exit != 0 {
+		t.Fatalf("exit %d: %s", exit, stderr)
+	}
+	want := "nvidia  GPU0  GPU1  mlx5_0  NUMA  CPUS\n" +
+		"GPU0    X     NV4   PIX     0     0-7\n" +
+		"GPU1    NV4   X     SYS     1     8-15\n"
+	if diff := cmp.Diff(want, out); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestACaptureReplaysToTheSameHeartbeatWithMaskedSerials(t *testing.T) {
 	n := recorded(t, "nvidia")
 	dir := filepath.Join(t.TempDir(), "capture")
