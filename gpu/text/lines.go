@@ -99,6 +99,9 @@ var bars = strings.NewReplacer("│", "|", "┃", "|", "║", "|", "¦", "|")
 // bar and for a rule (+---+, |===+===|).
 func Cells(line string) []string {
 	line = bars.Replace(strings.TrimSpace(line))
+	if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ">") { // a log or a mail put that before it
+		line = line[max(0, strings.Index(line, "|")):]
+	}
 	if !strings.Contains(line, "|") || Rule(line) {
 		return nil
 	}

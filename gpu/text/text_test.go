@@ -292,6 +292,10 @@ func TestCells(t *testing.T) {
 		{"+------+-----+", nil},
 		{"|======+=====|", nil},
 		{"no table", nil},
+		{"# [run 2] >> | a | b |", []string{"a", "b"}},
+		{"> | a | b |", []string{"a", "b"}},
+		{"# [run 2] >> |----+----|", nil},
+		{"# a comment", nil},
 		{"| cut in the mid", []string{"cut in the mid"}},
 		{"|", []string{""}},
 	} {
