@@ -166,10 +166,14 @@ func limitOf(name string, value uint64) *container.Ulimit {
 	return &container.Ulimit{Name: name, Hard: n, Soft: n}
 }
 
+// allPids is the kernel's own limit of processes on 64 bits, PID_MAX_LIMIT
+// (include/linux/threads.h), hence none of a cgroup's.
+const allPids = 1 << 22
+
 func resources(limits runtime.Resources, ulimits []*container.Ulimit) container.Resources {
 	pids := limits.PidsLimit
 	if pids == 0 {
-		pids = -1 // none; unsaid, systemd's DefaultTasksMax would hold where it makes the cgroups
+		pids = allPids // unsaid, as Docker takes 0 and -1 to be, systemd's DefaultTasksMax would hold
 	}
 	return container.Resources{
 		Ulimits:    ulimits,
