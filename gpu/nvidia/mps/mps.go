@@ -108,7 +108,7 @@ func session(m *gpu.MPS, lines []string) bool {
 	command, answer, found := "", []string(nil), false
 	flush := func() {
 		if found {
-			answered(m, command, strings.Fields(strings.Join(answer, " ")))
+			answered(m, command, answer)
 		}
 	}
 	for _, line := range lines {
@@ -134,13 +134,14 @@ func single(m *gpu.MPS, argv []string, exitCode int, lines []string) bool {
 	if len(words) == 1 && strings.Contains(words[0], ".") && !strings.Contains(command, "get_") {
 		command = Probe
 	}
-	answered(m, command, words)
+	answered(m, command, lines)
 	return m.Daemon != nil
 }
 
 // answered takes the answer to one command. Words that are no answer leave
 // everything unknown.
-func answered(m *gpu.MPS, command string, words []string) {
+func answered(m *gpu.MPS, command string, lines []string) {
+	words := strings.Fields(strings.Join(lines, " "))
 	asked := strings.Fields(strings.NewReplacer(`"`, " ", `'`, " ", "|", " ").Replace(command))
 	pids := numbers(words)
 	switch client := slices.Index(asked, clientList); {
@@ -150,6 +151,7 @@ func answered(m *gpu.MPS, command string, words []string) {
 		}
 	case slices.Contains(asked, clientTable) && len(words) > 0 && words[0] == "PID":
 		m.Daemon = new(true)
+		clients(m, lines)
 	case len(pids) < len(words):
 	case slices.Contains(asked, serverList):
 		m.Daemon, m.Servers = new(true), pids
@@ -162,6 +164,26 @@ func answered(m *gpu.MPS, command string, words []string) {
 		}
 	default: // pids of what was not asked here, or silence: it answered
 		m.Daemon = new(true)
+	}
+}
+
+// clients reads the rows of "ps": pid, number and server of each client, then
+// device, name space and command, which are not reported. A client of several
+// devices has a row for each.
+func clients(m *gpu.MPS, lines []string) {
+	for _, line := range lines {
+		words := strings.Fields(line)
+		if len(words) < 4 {
+			continue
+		}
+		pid, server := positive(words[0]), positive(words[2])
+		if pid == nil || server == nil || slices.Contains(m.Clients[*server], *pid) {
+			continue
+		}
+		if m.Clients == nil {
+			m.Clients = map[int][]int{}
+		}
+		m.Clients[*server] = append(m.Clients[*server], *pid)
 	}
 }
 

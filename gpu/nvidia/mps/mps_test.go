@@ -44,7 +44,14 @@ var answers = []struct {
 		&gpu.MPS{Daemon: new(true)},
 	},
 	{
-		"the table of clients", "echo ps | nvidia-cuda-mps-control", "PID   ID   SERVER  DEVICE  NAMESPACE  COMMAND\n9001  1    811     GPU-5a  4026  ./a.out\n", 0,
+		"the table of clients, one of which is on two devices", "echo ps | nvidia-cuda-mps-control",
+		"PID   ID   SERVER  DEVICE  NAMESPACE  COMMAND  ATTRIBUTES\n9001  1    811     GPU-5a  4026  ./a.out -n 3\n" +
+			"9001  2    811     GPU-5b  4026  ./a.out -n 3\n9002  1    812     GPU-5b  4026  python\n", 0,
+		&gpu.MPS{Daemon: new(true), Clients: map[int][]int{811: {9001}, 812: {9002}}},
+	},
+	{
+		"the table of clients without one", "echo ps | nvidia-cuda-mps-control",
+		"PID   ID   SERVER  DEVICE  NAMESPACE  COMMAND\n", 0,
 		&gpu.MPS{Daemon: new(true)},
 	},
 	{"words are no answer", "echo get_server_list | nvidia-cuda-mps-control", "Failed: 3\n", 0, nil},

@@ -1,6 +1,7 @@
 package smi
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -178,7 +179,7 @@ func (c *card) resetStatus(value string) {
 	switch {
 	case c.action != "":
 	case strings.EqualFold(value, "yes"):
-		c.action = "Reset"
+		c.fault = cmp.Or(c.fault, codeReset)
 	case strings.EqualFold(value, "no"):
 		c.action = actionNone
 	}

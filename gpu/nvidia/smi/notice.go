@@ -75,7 +75,7 @@ var nvmlCodes = map[string]string{
 var exitCodes = map[int]string{
 	4: "no_permission", 8: codePower, 9: "driver_not_loaded", 10: codeInterrupt,
 	12: "library_not_found", 13: "function_not_found", 15: codeLost, 18: "lib_rm_version_mismatch",
-	127: "not_installed", // the shell's, in words of any language
+	126: "no_permission", 127: "not_installed", // the shell's, in words of any language
 }
 
 // toolErrors are the lines by which the tool fails as a whole. A line without a
@@ -94,6 +94,8 @@ var toolErrors = []struct {
 	{text.Lazy(`(?i)^\s*No devices were found`), codeNoDevices},
 	{text.Lazy(`(?i)^\s*Field ".*" is not a valid field to query`), CodeInvalidField},
 	{listError, ""},
+	{text.Lazy(`(?i)^\s*Not supported on the device`), "not_supported"},
+	{text.Lazy(`(?i)\bnvidia-smi(?:\.exe)?: Permission denied`), "no_permission"},
 	{text.Lazy(`(?i)^\s*Invalid combination of input arguments|^\s*(?:ERROR: )?Option \S+ is not recognized`), CodeInvalidArgument},
 	{text.Lazy(`(?i)nvidia-smi(?:\.exe)?(?:: (?:command )?not found|' is not recognized as)`), "not_installed"},
 }
@@ -110,9 +112,11 @@ const bus = `((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])`
 var (
 	// The five forms of drivers 300 to 610: "GPU 0000:0C:00.0", "gpu 0000:…" (-L),
 	// "GPU0000:91:00.0", "GPU1: 0000:84:00.0" and "GPU1" alone.
-	handleError = text.Lazy(`(?i)^\s*Unable to (?:determine|get|read|query|retrieve)\b[^:]*?\bGPU\s*` +
+	handleError = text.Lazy(`(?i)^\s*Unable to (?:determine|detect|get|read|query|retrieve)\b[^:]*?\bGPU\s*` +
 		`(?:(\d{1,3})\s*(?::\s+|:?$))?` + bus + `?\s*:?\s*(.*)$`)
-	infoROM = text.Lazy(`(?i)infoROM is corrupted at gpu\s*` + bus)
+	// An address that is none, copied by hand or cut.
+	notAddress = text.Lazy(`(?i)^[0-9a-f:.]*:[0-9a-f:.]*\s*:\s+`)
+	infoROM    = text.Lazy(`(?i)infoROM is corrupted at gpu\s*` + bus)
 	// The kernel interface's own words, printed before the error they explain.
 	preamble = text.Lazy(`(?i)^\s*NVIDIA: .*/dev/nvidia`)
 	// The further lines of the two messages that have some.
@@ -146,6 +150,7 @@ func (d *document) scan() {
 var marks = []string{
 	"nvml", "/dev/nvidia", "libnvidia", "unable to", "failed to", "inforom", "mismatch", "not found", "were found",
 	"instances found", "not a valid", "communicate", "has failed", "not recognized", "invalid combination",
+	"not supported on", "permission denied",
 }
 
 func telling(line string) bool {
@@ -189,7 +194,7 @@ func (d *document) cardError(at int, before string) bool {
 
 // handleCode is the code of the words after "Unable to determine the device handle".
 func handleCode(words string) string {
-	words = strings.ToLower(strings.TrimSpace(words))
+	words = notAddress.ReplaceAllString(strings.ToLower(strings.TrimSpace(words)), "")
 	reason, _, _ := strings.Cut(words, ".")
 	switch code, known := nvmlCodes[reason]; {
 	case strings.Contains(words, "insufficiently powered"):

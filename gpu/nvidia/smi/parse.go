@@ -83,13 +83,18 @@ func (d *document) read() bool {
 	case d.readTopology(), d.readMonitor(), d.readLog(), d.readCSV():
 		return true
 	}
-	return d.readTable()
+	return d.readTable() || slices.ContainsFunc(d.lines, sentence.MatchString)
 }
+
+// sentence is a line of what is answered to an operator's other commands (-pm,
+// -pl), or of "topo -c, -n, -p". Cards may stand beside it.
+var sentence = text.Lazy(`^(?:All done\.\s*$|The following GPUs (?:are connected to|have an affinity with) |` +
+	`Device \d+ is connected to device \d+ by way of )`)
 
 // skipped are the forms that hold nothing that the agent reports: the speed of
 // links ("nvlink -s", which repeats the lines of -L as headings), the answer of
-// --gpu-reset, an operator's command, and --version. Each is told by an argument
-// or by a line.
+// --gpu-reset, an operator's command, the state of confidential computing, and
+// --version. Each is told by an argument or by a line.
 var skipped = []struct {
 	args []string
 	line *text.Pattern
@@ -97,6 +102,7 @@ var skipped = []struct {
 	{[]string{"nvlink"}, text.Lazy(`^\s+Link \d+:`)},
 	{[]string{"-r", "--gpu-reset"}, text.Lazy(`(?i)^(?:The following GPUs could not be reset|Resetting GPU .* is not supported|` +
 		`GPU [0-9a-f:.]+ was successfully reset)`)},
+	{[]string{"conf-compute"}, text.Lazy(`^CC status: `)},
 	{[]string{"--version"}, text.Lazy(`^NVIDIA-SMI version\s*:`)},
 }
 

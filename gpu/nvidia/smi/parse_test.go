@@ -40,6 +40,8 @@ func TestAToolThatFailsAsAWholeIsACollectorErrorWithItsOwnWords(t *testing.T) {
 		"bash: nvidia-smi: command not found":                                                      "not_installed",
 		"'nvidia-smi' is not recognized as an internal or external command,":                       "not_installed",
 		"NVIDIA-SMI has failed because you do not have sufficient permission …":                    "no_permission",
+		"bash: /usr/bin/nvidia-smi: Permission denied":                                             "no_permission",
+		"Not supported on the device(s)\nFailed to process command line":                           "not_supported",
 		"Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.":             CodeInvalidArgument,
 		"ERROR: Option --query-nothing is not recognized. Please run 'nvidia-smi -h'.":             CodeInvalidArgument,
 	} {
@@ -117,6 +119,10 @@ func TestAHandleErrorBlamesItsCardInEveryFormThatDriversPrint(t *testing.T) {
 		{
 			"another reading", "nvidia-smi", "Unable to determine the product name of GPU 0000:09:00.0: Unknown Error",
 			gpu.Failure{BusID: "0000:09:00.0", Code: "handle_unknown_error"},
+		},
+		{
+			"nvidia-smi of Windows", "nvidia-smi.exe", "Unable to detect the device handle for GPU0000:B1:00.0: Unknown Error",
+			gpu.Failure{BusID: "0000:b1:00.0", Code: "handle_unknown_error"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -240,10 +246,22 @@ func TestWhatTheAgentDoesNotReportIsKnownAllTheSame(t *testing.T) {
 		"docker exec x nvidia-smi -r":   "GPU 00000000:17:00.0 was successfully reset.\nAll done.\n",
 		"nvidia-smi --version":          "NVIDIA-SMI version  : 580.65\nNVML version        : 580.65\n",
 		"cat version.txt (of the tool)": "NVIDIA-SMI version  : 580.65\n",
+		"nvidia-smi -pm 1":              "Enabled persistence mode for GPU 00000000:17:00.0.\nAll done.\n",
+		"nvidia-smi conf-compute -f":    "CC status: OFF\n",
+		"nvidia-smi topo -c 3":          "The following GPUs have an affinity with CPU core 3:\n0, 1\n",
+		"nvidia-smi topo -i 0 -n 2":     "The following GPUs are connected to GPU 0 by a path traversing multiple PCIe switches:\n1\n",
+		"nvidia-smi topo -p -i 0,1":     "Device 0 is connected to device 1 by way of multiple PCIe switches.\n",
 	} {
 		if res := parse(t, command, 0, output); len(res.GPUs) > 0 || res.CollectorError != nil {
 			t.Errorf("%s: %+v", command, res)
 		}
+	}
+}
+
+func TestTheAnswerToACommandDoesNotHideTheCardsBelowIt(t *testing.T) {
+	res := parse(t, "bash", 0, "All done.\nGPU 0: NVIDIA T4 (UUID: GPU-2b)\n")
+	if len(res.GPUs) != 1 {
+		t.Errorf("%+v", res)
 	}
 }
 
@@ -252,8 +270,12 @@ func TestAnErrorOfACardThatNothingNamesIsTheCollectorsWhenItStandsAlone(t *testi
 	if res := parse(t, "nvidia-smi", 0, line); res.CollectorError == nil || len(res.Failures) > 0 {
 		t.Errorf("alone: %+v", res)
 	}
+	res := parse(t, "nvidia-smi", 255, "Unable to determine the device handle for GPU 000:BA:80.0: Unknown Error\n")
+	if e := res.CollectorError; e == nil || e.Code != "handle_unknown_error" {
+		t.Errorf("an address that is none: %+v", res)
+	}
 	command := "nvidia-smi --query-gpu=index,name --format=csv,noheader"
-	res := parse(t, command, 0, "0, NVIDIA T4\n[Unknown Error], [Unknown Error]\n")
+	res = parse(t, command, 0, "0, NVIDIA T4\n[Unknown Error], [Unknown Error]\n")
 	if res.CollectorError != nil || len(res.GPUs) != 1 {
 		t.Errorf("a row without values beside a card: %+v", res)
 	}
@@ -383,6 +405,19 @@ func TestTheDriversOwnVerdictDecidesOverReadings(t *testing.T) {
 		if acquitted := len(res.NoAction) == 1; acquitted != (word == "None") {
 			t.Errorf("%s: needs no action: %v", word, acquitted)
 		}
+	}
+}
+
+func TestADriverBeforeTheRecoveryActionSaysWhetherAResetIsRequired(t *testing.T) {
+	const log = "==============NVSMI LOG==============\n\nAttached GPUs : 1\nGPU 00000000:01:00.0\n" +
+		"    GPU Reset Status\n        Reset Required : "
+	res := parse(t, "nvidia-smi -q", 0, log+"Yes\n")
+	want := []gpu.Failure{{Index: new(0), BusID: "0000:01:00.0", Code: "reset_required", Message: "GPU requires reset"}}
+	if diff := cmp.Diff(want, res.Failures); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if res = parse(t, "nvidia-smi -q", 0, log+"No\n"); len(res.Failures) > 0 || res.Stats[0].Health != gpu.HealthOK {
+		t.Errorf("none is required: %+v", res)
 	}
 }
 
