@@ -40,6 +40,7 @@ func (r *Runtime) forget(c *client.Client) {
 		return
 	}
 	r.negotiated.CompareAndSwap(c, nil)
+	r.root.Store(nil)
 	_ = c.Close() // only drops idle connections, and never fails
 }
 

@@ -4,7 +4,9 @@
 // It owns the connection, the translation of a [runtime.Spec] into a container and of
 // the daemon's answers and error texts into package runtime's. Every call has its own
 // deadline besides the caller's context, see [Timeouts]. A call whose answer is lost is
-// followed by an inspection, so that a started container is never reported as failed.
+// followed by an inspection, so that a started container is never reported as failed. A run
+// that a daemon killed within its start has lost is found from outside of it: nothing is
+// started twice, and nothing goes on unseen.
 //
 // What a container gets beyond its spec: the local log driver with limits, no restart
 // policy, no automatic removal, limits of open files and locked memory that suit GPU work
@@ -20,12 +22,14 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
 	"sync/atomic"
 
 	"github.com/moby/moby/client"
+	"go.uber.org/zap"
 
 	"github.com/heteroflow/node-agent/runtime"
 )
@@ -34,15 +38,20 @@ var _ runtime.Runtime = (*Runtime)(nil)
 
 // Options tell which daemon to drive.
 type Options struct {
-	Host     string   // "unix:///path" or "tcp://host:port"; empty: unix:///var/run/docker.sock
-	Timeouts Timeouts // the zero value is right outside of tests
+	Host     string      // "unix:///path" or "tcp://host:port"; empty: unix:///var/run/docker.sock
+	Timeouts Timeouts    // the zero value is right outside of tests
+	Proc     string      // where the process file system is mounted; empty: /proc
+	Log      *zap.Logger // nil: none
 }
 
 // Runtime drives one Docker daemon.
 type Runtime struct {
 	host     string
 	timeouts Timeouts
+	proc     string
+	log      *zap.Logger
 
+	root       atomic.Pointer[string]        // of the daemon's data; nil until it has told
 	negotiated atomic.Pointer[client.Client] // nil until the daemon has told its version
 }
 
@@ -52,7 +61,10 @@ func New(o Options) (*Runtime, error) {
 	if o.Host == "" {
 		o.Host = client.DefaultDockerHost
 	}
-	r := &Runtime{host: o.Host, timeouts: o.Timeouts.withDefaults()}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	r := &Runtime{host: o.Host, timeouts: o.Timeouts.withDefaults(), proc: cmp.Or(o.Proc, "/proc"), log: o.Log}
 	probe, err := r.newClient()
 	if err != nil {
 		return nil, fmt.Errorf("%w: docker host %q: %w", runtime.ErrInvalid, o.Host, err)

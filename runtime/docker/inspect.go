@@ -28,7 +28,8 @@ func checkID(id string) error {
 	return nil
 }
 
-// Inspect returns everything known of one container, by its full id or its name.
+// Inspect returns everything known of one container, by its full id or its name. One of
+// which Docker lost a run has ended nobody knows how.
 //
 // After a power failure the daemon reports containers that were running as exited with
 // code 255; it does not tell this from a program's own 255.
@@ -36,6 +37,18 @@ func (r *Runtime) Inspect(ctx context.Context, id string) (runtime.Container, er
 	if !idOrNames.MatchString(id) {
 		return runtime.Container{}, fmt.Errorf("inspect container: %w: id or name %q", runtime.ErrInvalid, id)
 	}
+	c, err := r.inspect(ctx, id)
+	if err == nil {
+		c, err = r.withLost(ctx, c)
+	}
+	if err != nil {
+		return runtime.Container{}, fmt.Errorf("inspect container %s: %w", id, err)
+	}
+	return c, nil
+}
+
+// inspect is what the daemon itself knows.
+func (r *Runtime) inspect(ctx context.Context, id string) (runtime.Container, error) {
 	var c runtime.Container
 	err := r.call(ctx, r.timeouts.Query, func(ctx context.Context, api *client.Client) error {
 		reply, err := api.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
@@ -49,10 +62,7 @@ func (r *Runtime) Inspect(ctx context.Context, id string) (runtime.Container, er
 		// The daemon has read the name as the beginning of an id.
 		err = fmt.Errorf("%w: no container has this id or name", runtime.ErrNotFound)
 	}
-	if err != nil {
-		return runtime.Container{}, fmt.Errorf("inspect container %s: %w", id, err)
-	}
-	return c, nil
+	return c, err
 }
 
 // List returns the containers that carry all the labels.
@@ -61,18 +71,22 @@ func (r *Runtime) List(ctx context.Context, labels map[string]string) ([]runtime
 	for key, value := range labels {
 		filters.Add("label", key+"="+value)
 	}
-	var found []runtime.Container
-	err := r.call(ctx, r.timeouts.Query, func(ctx context.Context, api *client.Client) error {
+	found, err := r.list(ctx, filters)
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	return found, nil
+}
+
+func (r *Runtime) list(ctx context.Context, filters client.Filters) (found []runtime.Container, err error) {
+	err = r.call(ctx, r.timeouts.Query, func(ctx context.Context, api *client.Client) error {
 		reply, err := api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filters})
 		for _, summary := range reply.Items {
 			found = append(found, listed(summary))
 		}
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list containers: %w", err)
-	}
-	return found, nil
+	return found, err
 }
 
 func listed(s container.Summary) runtime.Container {

@@ -26,9 +26,15 @@ func (r *Runtime) start(ctx context.Context, id string) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	before, err := r.Inspect(ctx, id)
+	before, err := r.inspect(ctx, id)
 	if err != nil || before.State == runtime.StateRunning {
 		return err
+	}
+	if ran, err := r.endLost(ctx, before); ran && err != nil {
+		// What runs is not started once more. The caller is to come back until it has gone.
+		return fmt.Errorf("%w: it runs, and Docker does not know: %w", runtime.ErrUnavailable, err)
+	} else if ran || err != nil {
+		return err // that was its run
 	}
 	failure := r.call(ctx, r.timeouts.Start, func(ctx context.Context, api *client.Client) error {
 		_, err := api.ContainerStart(ctx, id, client.ContainerStartOptions{})
@@ -107,7 +113,17 @@ func (r *Runtime) Remove(ctx context.Context, id string) error {
 	if err := checkID(id); err != nil {
 		return fmt.Errorf("remove container: %w", err)
 	}
-	err := r.removeOnce(ctx, id)
+	c, err := r.inspect(ctx, id)
+	if err == nil {
+		_, err = r.endLost(ctx, c) // or Docker would take the files from under what lives
+	}
+	if errors.Is(err, runtime.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove container %s: %w", id, err)
+	}
+	err = r.removeOnce(ctx, id)
 	for _, delay := range retryDelays {
 		if !errors.Is(err, runtime.ErrConflict) {
 			break

@@ -5,16 +5,16 @@ package ulimit
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/heteroflow/node-agent/runtime/peer"
 )
 
 // Limits are hard and soft alike.
@@ -81,29 +81,9 @@ func isWhole(uidMap []byte) bool {
 // OfSocket is Of for the daemon that listens on a unix socket: the kernel says who that is.
 // Where systemd listens for the daemon it is systemd, whose rights a system's daemon has.
 func OfSocket(path string) (Limits, error) {
-	pid, err := peer(path)
+	pid, err := peer.Of(path)
 	if err != nil {
-		return Wanted, fmt.Errorf("find the process that listens on %s: %w", path, err)
+		return Wanted, err
 	}
 	return Of(pid)
-}
-
-func peer(socket string) (pid int, err error) {
-	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = conn.Close() }() // nothing was written
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var credentials *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		credentials, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil || credErr != nil {
-		return 0, errors.Join(err, credErr)
-	}
-	return int(credentials.Pid), nil
 }

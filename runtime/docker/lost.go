@@ -1,0 +1,175 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/moby/moby/client"
+	"go.uber.org/zap"
+
+	"github.com/heteroflow/node-agent/runtime"
+	"github.com/heteroflow/node-agent/runtime/docker/orphan"
+	"github.com/heteroflow/node-agent/runtime/peer"
+)
+
+// A run is lost when Docker has begun it and does not know of it. Docker stores that a
+// container runs after it has started it: a daemon that is killed in between has the
+// container as it was before, created or ended, while its program ran or runs. Nobody reads
+// the output of such a program, and nobody will learn its exit code.
+//
+// What gives it away lies outside of what Docker tells: early in each start it writes the
+// container's hostname file anew, and when a start fails it stores an error. So a file that
+// is younger than all that Docker knows of the container, without an error, is that of a
+// start that was cut off. Whether the program got to run cannot be told from it; it counts
+// as if it had, since nothing may run twice.
+
+// sinceLost returns when Docker began the run that it lost, zero if it lost none. A data
+// directory that cannot be seen from here tells nothing.
+func (r *Runtime) sinceLost(ctx context.Context, c runtime.Container) (time.Time, error) {
+	if c.State.Alive() || c.StartError != "" {
+		return time.Time{}, nil
+	}
+	root, err := r.dataRoot(ctx)
+	if err != nil || !filepath.IsAbs(root) {
+		return time.Time{}, err
+	}
+	file, err := os.Stat(filepath.Join(root, "containers", c.ID, "hostname"))
+	if err != nil {
+		return time.Time{}, nil //nolint:nilerr // it never was in a start, or this is not the daemon's host
+	}
+	known := c.StartedAt
+	if c.Exit != nil {
+		known = latest(c.Exit.FinishedAt, known)
+	}
+	if began := file.ModTime().UTC(); began.After(known) {
+		return began, nil
+	}
+	return time.Time{}, nil
+}
+
+// dataRoot is where the daemon keeps its containers.
+func (r *Runtime) dataRoot(ctx context.Context) (string, error) {
+	if root := r.root.Load(); root != nil {
+		return *root, nil
+	}
+	var root string
+	err := r.call(ctx, r.timeouts.Query, func(ctx context.Context, api *client.Client) error {
+		reply, err := api.Info(ctx, client.InfoOptions{})
+		root = reply.Info.DockerRootDir
+		return err
+	})
+	if err == nil {
+		r.root.Store(&root)
+	}
+	return root, err
+}
+
+// lost is a run that Docker lost.
+type lost struct {
+	began  time.Time // zero: it lost none
+	living []int     // the processes of it
+	hidden bool      // whether there are any cannot be seen from here
+}
+
+// findLost looks for a run of the container that Docker lost, and returns what Docker knew of
+// the container last.
+func (r *Runtime) findLost(ctx context.Context, c runtime.Container) (now runtime.Container, found lost, err error) {
+	if began, err := r.sinceLost(ctx, c); err != nil || began.IsZero() {
+		return c, found, err
+	}
+	if found.hidden = !r.seesProcesses(); !found.hidden {
+		living, err := orphan.Scan(r.proc)
+		if err != nil {
+			return c, found, err
+		}
+		found.living = living[c.ID]
+	}
+	// Or else the daemon is starting the container just now. It holds a container's lock as
+	// long as it does so, and answers this when it has finished.
+	if now, err = r.inspect(ctx, c.ID); err == nil {
+		found.began, err = r.sinceLost(ctx, now)
+	}
+	return now, found, err
+}
+
+// withLost is the container with the run that Docker lost, if it lost one. While something
+// of that run lives the container is as Docker has it, which it does not stay: the next
+// Start, Remove or Sweep ends what lives.
+func (r *Runtime) withLost(ctx context.Context, c runtime.Container) (runtime.Container, error) {
+	c, run, err := r.findLost(ctx, c)
+	if err != nil || run.began.IsZero() || len(run.living) > 0 {
+		return c, err
+	}
+	message := "Docker was killed within the start of the container and lost the run"
+	if run.hidden {
+		message += "; whether it goes on cannot be seen from here, for want of the host's process ids"
+	}
+	c.State, c.StartedAt, c.Exit = runtime.StateExited, run.began, &runtime.Exit{Message: message}
+	return c, nil
+}
+
+// endLost kills what lives of a run of the container that Docker lost, and tells whether
+// there was any.
+func (r *Runtime) endLost(ctx context.Context, c runtime.Container) (found bool, err error) {
+	c, run, err := r.findLost(ctx, c)
+	if err != nil || run.began.IsZero() || len(run.living) == 0 {
+		return false, err
+	}
+	r.log.Warn("killing what runs of a container and Docker does not know of: it was killed within the start",
+		zap.String("container_id", c.ID), zap.String("container_name", c.Name), zap.Time("begun", run.began), zap.Ints("pids", run.living))
+	bounded, cancel := context.WithTimeout(ctx, r.timeouts.StopMargin)
+	defer cancel()
+	if err := orphan.End(bounded, r.proc, c.ID); err != nil {
+		return true, fmt.Errorf("%w: %w", runtime.ErrStopTimeout, err)
+	}
+	return true, nil
+}
+
+// seesProcesses tells whether the daemon is one of the processes that can be seen from
+// here.
+func (r *Runtime) seesProcesses() bool {
+	socket, local := strings.CutPrefix(r.host, "unix://")
+	if !local {
+		return false
+	}
+	pid, err := peer.Of(socket)
+	return err == nil && pid > 0
+}
+
+// Sweep ends what lives of runs that Docker began and does not know of, in containers made
+// by this package. All others are left alone.
+func (r *Runtime) Sweep(ctx context.Context) error {
+	if !r.seesProcesses() {
+		return nil
+	}
+	living, err := orphan.Scan(r.proc)
+	if err != nil {
+		return fmt.Errorf("sweep docker: %w", err)
+	}
+	if len(living) == 0 {
+		return nil
+	}
+	all, err := r.list(ctx, client.Filters{}.Add("label", runtime.LabelSpecHash))
+	if err != nil {
+		return fmt.Errorf("sweep docker: %w", err)
+	}
+	var errs []error
+	for _, c := range all {
+		if c.State.Alive() || len(living[c.ID]) == 0 {
+			continue
+		}
+		known, err := r.inspect(ctx, c.ID)
+		if err == nil {
+			_, err = r.endLost(ctx, known)
+		}
+		if err != nil && !errors.Is(err, runtime.ErrNotFound) {
+			errs = append(errs, fmt.Errorf("sweep container %s: %w", c.ID, err))
+		}
+	}
+	return errors.Join(errs...)
+}
