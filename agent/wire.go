@@ -101,7 +101,7 @@ func (a *Agent) candidates() ([]runtime.Runtime, error) {
 		all = append(all, rt)
 	}
 	if a.cfg.Runtime.Name != string(runtime.Containerd) {
-		rt, err := docker.New(docker.Options{Host: a.cfg.Runtime.DockerHost})
+		rt, err := docker.New(docker.Options{Host: a.cfg.Runtime.DockerHost, Log: a.log})
 		if err != nil {
 			return nil, fmt.Errorf("runtime.docker_host: %w", err)
 		}
