@@ -145,6 +145,9 @@ func TestErrorsOnStdoutAreErrors(t *testing.T) {
 		{"info -t product -i 0", "This device does not support querying product.", CodeUnsupported},
 		{"info -t topo", "This command cannot be executed on a VM.", CodeUnsupported},
 		{"info", "npu get board type failed. ret is -9005", CodeInit},
+		{"info", "bash: /usr/local/bin/npu-smi: Permission denied", CodePermission},
+		{"info -t health -i 0", "This user does not have the permission to run this command.", CodePermission},
+		{"info -t vnpu -i 0", "The root permission is required to run this command.", CodePermission},
 		{"info", "Failed to execute npu-smi info. ret is -255.", CodeCommand},
 		{"info -t usages -i 0", "dcmi module initialize failed. ret is -8012", CodeInit + ": dcmi module initialize failed. ret is -8012 (the device is not ready)"},
 	} {

@@ -16,6 +16,7 @@ const (
 	CodeCardQuery   = "card_query_failed" // one card made npu-smi give up
 	CodeUnsupported = "not_supported"     // the command, here or on this card
 	CodeCommand     = "command_failed"    // "npu-smi set" said no
+	CodePermission  = "no_permission"     // only root may ask this
 	CodeNoReading   = "no_reading"        // printed as healthy, but nothing was read
 	CodeIncomplete  = "incomplete_row"    // half of a chip's two lines is missing
 	CodeDuplicate   = "duplicate_device"  // one die listed twice
@@ -51,6 +52,7 @@ var toolErrors = []struct {
 	{text.Lazy(`dcmi mod\w* initializ\w* failed|npu get board type failed`), CodeInit},
 	{text.Lazy(`error while loading shared libraries`), CodeLibrary},
 	{text.Lazy(`(?i)^\s*failed to (get|query) |^There is no NPU chip on this card`), CodeCardQuery},
+	{text.Lazy(`(?i)\b(?:permission|privileges?)\b.*\b(?:required|to run)|permission denied`), CodePermission},
 	{text.Lazy(`cannot be executed on a|does not support|not supported|not support\b`), CodeUnsupported},
 	{text.Lazy(`^Error parameter of |^Command or option is not found`), CodeUnsupported},
 	{text.Lazy(`(?i)\bvnpu\b.*\bfailed|^Failed to execute npu-smi`), CodeCommand},
