@@ -14,6 +14,7 @@ import (
 	"github.com/heteroflow/node-agent/agent/executor"
 	"github.com/heteroflow/node-agent/agent/pathfence"
 	"github.com/heteroflow/node-agent/agent/preflight"
+	"github.com/heteroflow/node-agent/agent/process"
 	"github.com/heteroflow/node-agent/agent/pull"
 	"github.com/heteroflow/node-agent/agent/reconcile"
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
@@ -52,7 +53,8 @@ func (a *Agent) wireTasks() error {
 	}, a.log)
 	a.drain = drain.New(a.journal, a.log, func() { a.executor.PollTasks() })
 	if a.executor, err = executor.New(executor.Options{
-		NodeID: a.who.NodeID, Plane: a.client, Journal: a.journal, Puller: puller, Devices: a.cards, Free: a.free, Log: a.log,
+		NodeID: a.who.NodeID, Plane: a.client, Journal: a.journal, Puller: puller, Devices: a.cards, Free: a.free,
+		Processes: process.Table{Root: "/proc"}, Log: a.log,
 		Runtime: a.connector.Runtime, RuntimeUsable: a.runtimeUsable, Drained: a.drain.On,
 		Builder: taskcontainer.Builder{
 			Fence:       fence,

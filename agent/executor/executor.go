@@ -55,6 +55,8 @@ type Options struct {
 	Puller  *pull.Puller
 	Builder taskcontainer.Builder
 	Devices Devices // nil: the node has no cards to give
+	// Processes are those of the machine that the containers are on; nil: they cannot be seen.
+	Processes Processes
 	// Free tells what is free on the host's file system that holds a directory; false:
 	// that is not known, and refuses nothing.
 	Free func(ctx context.Context, dir string) (preflight.Space, bool)
@@ -103,6 +105,9 @@ type Record struct {
 	Expect *taskcontainer.Expectation `json:"expect,omitempty"`
 	// Verified is when the run was started that was looked at and found to have it.
 	Verified *time.Time `json:"verified,omitempty"`
+	// Run is the process of the run that was seen last; nil: none was, or it could not be told
+	// from others.
+	Run *Run `json:"run,omitempty"`
 	// PutToSleep is when the run was started that was, or is to be, stopped to sleep; nil:
 	// none. A stopped container of that run waits to be woken, one of another has ended.
 	PutToSleep *time.Time `json:"put_to_sleep,omitempty"`

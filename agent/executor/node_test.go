@@ -48,7 +48,8 @@ type node struct {
 	logs   *observer.ObservedLogs
 
 	workers int
-	devices executor.Devices // nil: no cards
+	devices executor.Devices   // nil: no cards
+	procs   executor.Processes // nil: they cannot be seen
 	space   space
 	policy  executor.ReportPolicy
 	drained atomic.Bool
@@ -153,7 +154,7 @@ func (n *node) start() {
 		Drained: n.drained.Load,
 		Puller:  pull.New(pull.Config{Attempts: 3, Timeout: 5 * time.Minute, InactivityTimeout: time.Minute, Room: n.space.images, UnpackFactor: 2, TrustNodeCache: !n.tenants}, log),
 		Builder: taskcontainer.Builder{Fence: fence, LogLimits: runtime.LogLimits{MaxBytes: 1 << 20, MaxFiles: 2}},
-		Devices: n.devices, Free: n.space.of, Workers: n.workers, Poll: executor.PollPolicy{Period: 5 * time.Second, Relaxed: time.Minute, Relax: func() bool { return false }},
+		Devices: n.devices, Processes: n.procs, Free: n.space.of, Workers: n.workers, Poll: executor.PollPolicy{Period: 5 * time.Second, Relaxed: time.Minute, Relax: func() bool { return false }},
 		Report: n.policy, LogTail: protocol.MaxLogTailBytes,
 	})
 	if err != nil {

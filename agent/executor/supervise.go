@@ -40,6 +40,8 @@ func (t *task) supervise(ctx context.Context) (*Result, error) {
 			continue
 		case !c.State.Alive():
 			return t.conclude(c), nil
+		case t.deserted(c):
+			return t.withoutProcess(c), nil
 		}
 		if pause = disbelief(ended, pause); pause > 0 {
 			if err := t.pause(ctx, pause); err != nil {
