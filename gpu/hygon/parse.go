@@ -1,7 +1,6 @@
 package hygon
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"slices"
@@ -46,14 +45,14 @@ func Parse(_ []string, _ int, output []byte) (gpu.Parsed, error) {
 	return gpu.Parsed{}, errors.New("not a known form of hy-smi's output")
 }
 
-// isAMD reports whether the original rocm-smi printed this. A Hygon tool that
-// kept AMD's heading names its cards all the same.
-func isAMD(output []byte) bool {
-	return !isHygon(output) && (bytes.Contains(output, []byte("ROCm System Management")) ||
-		bytes.Contains(output, []byte("Advanced Micro Devices")))
-}
+var (
+	hygonWord = text.Lazy(`(?i)\b[hd]cu\b|hygon|haiguang|\bC-3000\b`)
+	amdWord   = text.Lazy(`Advanced Micro Devices|\bRadeon\b|\bInstinct\b`)
+)
 
-var hygonWord = text.Lazy(`(?i)\b[hd]cu\b|hygon|haiguang|\bC-3000\b`)
+// isAMD reports whether the original rocm-smi printed this. Its heading is no
+// sign of it: a Hygon tool may have kept that.
+func isAMD(output []byte) bool { return amdWord.Match(output) && !isHygon(output) }
 
 // isHygon reports whether an output shows whose tool it is.
 func isHygon(output []byte) bool { return hygonWord.Match(output) }

@@ -116,6 +116,15 @@ func TestOtherFormsSayWhatTheyPrintAndNoMore(t *testing.T) {
 			"0: card 0 util=84 temp=46 power=32 limit=300",
 		},
 		{
+			"AMD's heading above cards that do not say whose they are",
+			"=== ROCm System Management Interface ===\nGPU[0]\t\t: Temperature (Sensor edge) (C): 44.0\n", "0: card 0 temp=44",
+		},
+		{
+			"processes in a table", "KFD process information:\nPID\tPROCESS NAME\tHCU(s)\tVRAM USED\tSDMA USED\tCU OCCUPANCY\t\n" +
+				"24001\tpython3.10\t1\t3221225472\t0\t\t0\t\n24002\tUNKNOWN\t\t0\t0\t0\t0\t\n",
+			"process 24001 python3.10 used=3072\nprocess 24002  used=0",
+		},
+		{
 			"the driver above the cards of --showallinfo", "Driver Version: 6.9.1-V1.0\nHCU[0]\t\t: HCU use (%): 0\n",
 			"0: card 0 driver=6.9.1-V1.0 util=0",
 		},
@@ -151,7 +160,7 @@ func TestOtherTextIsNotAForm(t *testing.T) {
 	for _, out := range []string{
 		"", "\n\n", "{}", "[1]", "{\"a\": 1}", "HCU\n0 1\n",
 		"GPU  Temp  AvgPwr  VRAM%  GPU%\n0 44.0c 20.0W 0% 0%\n", // AMD's
-		"======== ROCm System Management Interface ========\nGPU[0] : Card series: Instinct\n",
+		"======== ROCm System Management Interface ========\nGPU[0] : Card series: Instinct MI210\n",
 	} {
 		if p, err := Parse([]string{"hy-smi"}, 1, []byte(out)); err == nil {
 			t.Errorf("%q is taken for %+v", out, p)

@@ -1,6 +1,7 @@
 package hygon
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
@@ -13,6 +14,9 @@ var quoted = text.Lazy(`'(\d{1,4})'`)
 // lists them, "['0'] ['1']", and its memory is their sum. (The numbers of "HCU
 // Node" count the CPUs, too.)
 func parseProcesses(_ []byte, lines []string) (gpu.Parsed, bool) {
+	if p, ok := parseProcessTable(lines); ok {
+		return p, true
+	}
 	var p gpu.Parsed
 	known := false
 	for _, line := range lines {
@@ -43,6 +47,41 @@ func parseProcesses(_ []byte, lines []string) (gpu.Parsed, bool) {
 		}
 	}
 	return p, known
+}
+
+var columnGap = text.Lazy(`\t+| {2,}`)
+
+// parseProcessTable reads the table that rocm-smi's --showpids prints. "HCU(s)" is
+// how many cards the process has, not which.
+//
+//	PID	PROCESS NAME	HCU(s)	VRAM USED	SDMA USED	CU OCCUPANCY
+func parseProcessTable(lines []string) (gpu.Parsed, bool) {
+	var p gpu.Parsed
+	var header []string
+	for _, line := range lines {
+		cells := columnGap.Split(strings.TrimSpace(line), -1)
+		if slices.Contains(cells, "PROCESS NAME") && cells[0] == "PID" {
+			header = cells
+			continue
+		}
+		pid := text.Natural(cells[0])
+		if len(cells) != len(header) || pid == nil || *pid == 0 {
+			continue
+		}
+		process := gpu.Process{PID: *pid}
+		for i, column := range header {
+			switch column {
+			case "PROCESS NAME":
+				if process.Name = text.String(cells[i]); process.Name == "UNKNOWN" {
+					process.Name = ""
+				}
+			case "VRAM USED":
+				process.MemoryUsed = text.Bytes(cells[i], "B")
+			}
+		}
+		p.Processes = append(p.Processes, process)
+	}
+	return p, header != nil
 }
 
 // indexes returns one card, or several.
