@@ -11,6 +11,7 @@ import (
 // Codes of collector errors and failures that this package gives.
 const (
 	CodeCardQuery  = "card_query_failed" // an error that names a card
+	CodeTelemetry  = "telemetry_error"   // the tool has errors in place of all values
 	CodeState      = "device_state"      // the driver has the device in its error state
 	CodeDriver     = "driver_not_loaded"
 	CodeLibrary    = "library_missing"

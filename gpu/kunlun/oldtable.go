@@ -103,6 +103,7 @@ func (t *oldTable) device(dev int, v map[string]string) {
 	// that the driver has not given the device up.
 	if state := v["state"]; state == "E" || strings.EqualFold(state, "error") {
 		s.Health, s.HealthMessage, c.failed = gpu.HealthFailed, "state "+state, "state "+state
+		c.code = CodeState
 	}
 	t.cards = append(t.cards, c)
 }

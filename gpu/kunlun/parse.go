@@ -59,7 +59,8 @@ type card struct {
 	place  string // of the chip on its board, where the text says it
 	device gpu.Device
 	stats  gpu.Stats
-	failed string // why the device is a failed one
+	failed string // why the device is a failed one,
+	code   string // and the code of it
 }
 
 // result puts the devices together, one that is printed again (in a loop) once.
@@ -98,7 +99,7 @@ func result(all []*card) gpu.Parsed {
 		}
 		if c.failed != "" {
 			p.Failures = append(p.Failures, gpu.Failure{
-				Index: d.Index, UUID: d.UUID, BusID: d.BusID, Code: CodeState, Message: c.failed,
+				Index: d.Index, UUID: d.UUID, BusID: d.BusID, Code: c.code, Message: c.failed,
 			})
 		}
 	}

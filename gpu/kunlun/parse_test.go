@@ -115,6 +115,13 @@ func TestOtherFormsSayWhatTheyPrintAndNoMore(t *testing.T) {
 			"3: card 3 minor 3 model=P900 OAM bus=0000:0a:00.0 total=98304 used=31058 health=warning (ERR! in place of a value)",
 		},
 		{
+			"a card that answers with errors only",
+			"|   3  P900 OAM           N/A   | 00000000:0A:00.0 N/A |                 ERR! |\n" +
+				"|ERR!  ERR! ERR!    ERR! / ERR! |    ERR! /       ERR! |    ERR!      Default |\n",
+			"3: card 3 minor 3 model=P900 OAM bus=0000:0a:00.0 health=failed (ERR! in place of the values)\n" +
+				"failure 3 0000:0a:00.0 telemetry_error: ERR! in place of the values",
+		},
+		{
 			"-m of the first generations does not quote the model, and counts milliwatts",
 			"0000:53:00.0 0 4 02K1 41 0 0 0 74210 9 9 9 9 9 9 0 63 28653 32768 94 1.0:2 R309 0 0 0 0 0 0 0 0 0 0\n",
 			"4: card 4 minor 4 model=R309 bus=0000:53:00.0 serial=02K1 firmware=1.0:2 total=32768 used=28653 util=94 temp=41 power=74.21",

@@ -117,7 +117,13 @@ func (t *table) powerLine(cells []string) {
 			c.stats.Utilization = text.Percent(util)
 		}
 	}
-	if strings.Contains(strings.Join(cells, " "), "ERR!") {
-		c.stats.Health, c.stats.HealthMessage = gpu.HealthWarning, "ERR! in place of a value"
+	if !strings.Contains(strings.Join(cells, " "), "ERR!") {
+		return
 	}
+	if c.stats == (gpu.Stats{}) && c.device.MemoryTotal == nil { // nothing was read
+		c.failed, c.code = "ERR! in place of the values", CodeTelemetry
+		c.stats.Health, c.stats.HealthMessage = gpu.HealthFailed, c.failed
+		return
+	}
+	c.stats.Health, c.stats.HealthMessage = gpu.HealthWarning, "ERR! in place of a value"
 }
