@@ -3,7 +3,6 @@ package iluvatar
 import (
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/text"
@@ -29,7 +28,7 @@ var forms = []func(input) (gpu.Parsed, bool){
 	parseQuery,
 	parseError,
 	parseLspci,
-	parseNoLinks,
+	parseAnswer,
 }
 
 // Parse says what an output of ixsmi means, whichever of its forms it is. The
@@ -52,11 +51,12 @@ func parseTopology(in input) (gpu.Parsed, bool) {
 	return gpu.Parsed{Topology: t}, t != nil
 }
 
-// parseNoLinks recognises the answer of "ixlink -s" where cards have no links.
-func parseNoLinks(in input) (gpu.Parsed, bool) {
-	return gpu.Parsed{}, slices.ContainsFunc(in.lines, func(line string) bool {
-		return strings.Contains(strings.ToLower(line), "no device supported for ixlink")
-	})
+var answers = text.Lazy(`(?i)no device supported for ixlink|^GPU [0-9a-f:.]+\s+was successfully reset`)
+
+// parseAnswer recognises what tells nothing of a card: "ixlink -s" where cards have
+// no links, and a reset that was done.
+func parseAnswer(in input) (gpu.Parsed, bool) {
+	return gpu.Parsed{}, slices.ContainsFunc(in.lines, answers.MatchString)
 }
 
 // card is what an output says of one card.

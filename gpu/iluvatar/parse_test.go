@@ -114,10 +114,16 @@ func TestACardThatIsOnlyNamedIsACard(t *testing.T) {
 	}
 }
 
+func TestAnAnswerOfAResetTellsOfNoCard(t *testing.T) {
+	if p := parse(t, "GPU 00000000:21:00.0  was successfully reset.\nAll done.\n"); len(p.GPUs)+len(p.Failures) > 0 || p.CollectorError != nil {
+		t.Errorf("%+v", p)
+	}
+}
+
 func TestOtherTextIsNotAForm(t *testing.T) {
 	for _, out := range []string{
 		"", "\n\n", "{}", "<a/>", "<nvidia_smi_log></nvidia_smi_log>", "GPU\n", "a.b, c.d\n", "+---+\n", "| a | b | c |\n",
-		"| NVIDIA-SMI 550.54 | Driver Version: 1 |\n", "GPU 00000000:21:00.0  was successfully reset.\n",
+		"| NVIDIA-SMI 550.54 | Driver Version: 1 |\n",
 		"15:00.0 3D controller [0302]: NVIDIA [10de:20b0]\n",
 	} {
 		if p, err := Parse([]string{toolName}, 1, []byte(out)); err == nil {
