@@ -35,7 +35,7 @@ var (
 		{noSuchCard, CodeNoSuchCard},
 		{text.Lazy(`error while loading shared libraries`), CodeLibrary},
 		{text.Lazy(`(?i)permission denied|no permission`), CodePermission},
-		{text.Lazy(`(?i)\bdriver\b.*\bnot\b|\bno (?:mlu )?driver`), CodeDriver},
+		{text.Lazy(`(?i)\bdriver\b.*\bnot\b|\bno (?:\w+ )?driver`), CodeDriver},
 		{errorWord, CodeTool},
 	}
 )

@@ -121,6 +121,10 @@ func TestOtherFormsSayWhatTheyPrintAndNoMore(t *testing.T) {
 		},
 		{"no card", "cnmon", "There is no device.\n", ""},
 		{"no driver", "cnmon", "No MLU driver, no device.\n", "error driver_not_loaded: No MLU driver, no device."},
+		{
+			"no driver, in the library's words", "cnmon", "Failed to initialize CNDEV: No cambricon driver is loaded\n",
+			"error driver_not_loaded: Failed to initialize CNDEV: No cambricon driver is loaded",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := Parse(strings.Fields(c.command), 0, []byte(c.out))
