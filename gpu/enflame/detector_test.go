@@ -110,6 +110,7 @@ func TestErrorsAreCollectorErrors(t *testing.T) {
 		exit            int
 	}{
 		{"no card", "-----\nNo Enflame device found\n", CodeNoDevice, 0},
+		{"no driver of the device", "ERROR: no enflame device driver is loaded\n", CodeDriver, 1},
 		{"no driver", "Error: enflame driver is not loaded\n", CodeDriver, 1},
 		{"no library", "efsmi: error while loading shared libraries: libefml.so\n", CodeLibrary, 127},
 		{"the library fails", "EFML init failed\n", CodeTool, 1},

@@ -17,8 +17,8 @@ const (
 
 var toolErrors = gpu.ToolErrors{
 	Words: []gpu.ErrorWords{
+		{Words: text.Lazy(`(?i)\bdriver\b.*\bnot\b|\bno (?:\w+ ){0,2}driver\b`), Code: CodeDriver},
 		{Words: text.Lazy(`(?i)\bno (?:enflame |gcu |available )*(?:devices?|gcus?)\b`), Code: CodeNoDevice},
-		{Words: text.Lazy(`(?i)\bdriver\b.*\bnot\b|\bno driver\b`), Code: CodeDriver},
 		{Words: text.Lazy(`(?i)error while loading shared libraries`), Code: CodeLibrary},
 		{Words: text.Lazy(`(?i)^\W*(?:error|failed|unable to|can(?:no|')t)\b|\befml\b.*\b(?:error|fail\w*)`), Code: CodeTool},
 	},
