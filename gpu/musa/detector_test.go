@@ -98,6 +98,7 @@ func TestErrorsAreCollectorErrorsAlsoWithStatusZero(t *testing.T) {
 	}{
 		{"no card behind the IOMMU", "Error: No MT GPU device found.\n", CodeNoDevice, 0},
 		{"no group to open the nodes", "failed to initialize mtml\n", CodeLibrary, 1},
+		{"no library", "mthreads-gmi: error while loading shared libraries: libmtml.so.2: cannot open shared object file\n", CodeMissing, 127},
 		{"no kernel module", "Error: failed to load driver\n", CodeDriver, 1},
 		{"a container without the runtime", "", gpu.CodeNoOutput, 0},
 		{"other words", "Segmentation fault\n", gpu.CodeExitStatus, 139},

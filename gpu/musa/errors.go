@@ -10,6 +10,7 @@ const (
 	CodeNoDevice   = "no_device"         // the driver sees no card: IOMMU or BAR settings
 	CodeLibrary    = "mtml_init"         // libmtml cannot open the cards: groups, or just after modprobe
 	CodeDriver     = "driver_not_loaded" // the kernel module mtgpu
+	CodeMissing    = "library_missing"   // libmtml
 	CodeRuntime    = "runtime_not_bound" // a container without the vendor's runtime has no tool
 	CodeNotFound   = "tool_not_found"    // the shell's words for it
 	CodeTool       = "tool_error"        // the tool says "error"
@@ -20,6 +21,7 @@ var toolErrors = gpu.ToolErrors{
 	Words: []gpu.ErrorWords{
 		{Words: text.Lazy(`(?i)no mt gpu device`), Code: CodeNoDevice},
 		{Words: text.Lazy(`(?i)failed to initiali[sz]e mtml`), Code: CodeLibrary},
+		{Words: text.Lazy(`(?i)error while loading shared libraries`), Code: CodeMissing},
 		{Words: text.Lazy(`(?i)failed to load driver`), Code: CodeDriver},
 		{Words: text.Lazy(`(?i)executable file not found`), Code: CodeRuntime},
 		{Words: text.Lazy(`(?i)mthreads-gmi: (?:command )?not found`), Code: CodeNotFound},
