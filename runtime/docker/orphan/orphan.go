@@ -72,8 +72,11 @@ func containersOf(proc string, pid int) (found []string) {
 }
 
 // served is the container that a shim of containerd's serves; none where the arguments are
-// not a shim's.
+// not a shim's. The same program, told to delete, clears up after a shim that has died.
 func served(args [][]byte) string {
+	if slices.ContainsFunc(args, func(arg []byte) bool { return string(arg) == "delete" }) {
+		return ""
+	}
 	if !bytes.HasPrefix([]byte(filepath.Base(string(args[0]))), []byte("containerd-shim")) {
 		return ""
 	}

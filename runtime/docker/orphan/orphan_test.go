@@ -50,6 +50,7 @@ func TestAProcessIsFoundByWhatTheKernelSaysOfIt(t *testing.T) {
 		"a shim":                                 {map[string]string{"stat": lives, "cgroup": "0::/system.slice/containerd.service\n", "cmdline": "/usr/bin/containerd-shim-runc-v2\x00-namespace\x00moby\x00-id\x00" + ours + "\x00-address\x00/run/c.sock\x00"}, []string{ours}},
 		"one that only names a container":        {map[string]string{"stat": lives, "cgroup": "0::/user.slice\n", "cmdline": "docker\x00logs\x00-id\x00" + ours + "\x00"}, nil},
 		"a shim of something else":               {map[string]string{"stat": lives, "cgroup": "0::/\n", "cmdline": "/usr/bin/containerd-shim-runc-v2\x00-id\x00task-1\x00"}, nil},
+		"what clears up after a shim":            {map[string]string{"stat": lives, "cgroup": "0::/\n", "cmdline": "/usr/bin/containerd-shim-runc-v2\x00-id\x00" + ours + "\x00delete\x00"}, nil},
 		"a shim cut short":                       {map[string]string{"stat": lives, "cgroup": "0::/\n", "cmdline": "containerd-shim-runc-v2\x00-id"}, nil},
 		"one that has ended and is not reaped":   {map[string]string{"stat": "7 (x) Z 1 7 7", "cgroup": "0::/docker/" + ours + "\n"}, nil},
 		"one that goes while it is looked at":    {map[string]string{}, nil},
