@@ -15,6 +15,7 @@ import (
 	"github.com/heteroflow/node-agent/agent/drain"
 	"github.com/heteroflow/node-agent/agent/identity"
 	"github.com/heteroflow/node-agent/agent/status"
+	"github.com/heteroflow/node-agent/agent/wallclock"
 	"github.com/heteroflow/node-agent/protocol"
 )
 
@@ -29,7 +30,7 @@ func newDrain(read func() (config.Config, error)) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			mark := drain.Mark{User: caller(), Reason: reason, At: time.Now().UTC().Truncate(time.Second)}
+			mark := drain.Mark{User: caller(), Reason: reason, At: wallclock.Now().UTC().Truncate(time.Second)}
 			if err := mark.Validate(); err != nil {
 				return usageError{err}
 			}

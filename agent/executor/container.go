@@ -10,6 +10,7 @@ import (
 
 	"github.com/heteroflow/node-agent/agent/logging"
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
+	"github.com/heteroflow/node-agent/agent/wallclock"
 	"github.com/heteroflow/node-agent/crashpoint"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
@@ -92,12 +93,14 @@ func (t *task) start(ctx context.Context, rt runtime.Runtime, lastRun time.Time)
 		return err
 	}
 	t.remember(func(r *Record) { r.Started, r.Verdict, r.Why = true, "", "" })
+	t.limit = timeLimit{}
 	crashpoint.Reach("start: recorded")
 	err := t.persist(ctx, "start the container", func(ctx context.Context) error {
 		c, err := rt.Inspect(ctx, t.container)
 		if err != nil || c.State == runtime.StateRunning || !c.StartedAt.Equal(lastRun) {
 			return err
 		}
+		t.limit.asks()
 		return rt.Start(ctx, t.container)
 	})
 	crashpoint.Reach("start: done")
@@ -133,7 +136,7 @@ func (t *task) stop(ctx context.Context, rt runtime.Runtime, c runtime.Container
 		return false, errDetached
 	}
 	t.log.Error("container does not stop; its GPUs stay reserved, trying again", logging.ContainerID(c.ID), logging.Reason(protocol.ReasonStopTimeout), zap.Error(err))
-	t.setHealth(protocol.TaskHealth{State: protocol.HealthUnhealthy, Since: new(time.Now()), Message: fmt.Sprintf("%s: %v", protocol.ReasonStopTimeout, err)})
+	t.setHealth(protocol.TaskHealth{State: protocol.HealthUnhealthy, Since: new(wallclock.Now()), Message: fmt.Sprintf("%s: %v", protocol.ReasonStopTimeout, err)})
 	return false, t.pause(ctx, stopRetry)
 }
 

@@ -30,7 +30,10 @@ func ended(c runtime.Container) Result {
 		r.Message = "the container is not running and the runtime does not know how it ended"
 		return r
 	}
-	r.ExitCode, r.OOMKilled, r.FinishedAt = c.Exit.Code, &c.Exit.OOMKilled, timeOrNil(c.Exit.FinishedAt)
+	r.ExitCode, r.OOMKilled = c.Exit.Code, &c.Exit.OOMKilled
+	if at := c.Exit.FinishedAt; !at.IsZero() {
+		r.FinishedAt = new(later(at, c.StartedAt)) // the clock may have been set back in between
+	}
 	r.Message = c.Exit.Message
 	switch {
 	case c.Exit.Code == nil:
@@ -53,6 +56,13 @@ func (r Result) overruled(reason protocol.Reason, message string) Result {
 		r.ExitCode = new(protocol.ExitCodeTimeout)
 	}
 	return r
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 func timeOrNil(t time.Time) *time.Time {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/heteroflow/node-agent/agent/client"
 	"github.com/heteroflow/node-agent/agent/loop"
+	"github.com/heteroflow/node-agent/agent/wallclock"
 	"github.com/heteroflow/node-agent/protocol"
 )
 
@@ -88,7 +89,7 @@ func (h *Heart) beat(ctx context.Context, state protocol.NodeState) error {
 	defer h.mu.Unlock()
 	hb := h.opts.Template
 	h.sequence++
-	hb.Sequence, hb.SentAt, hb.State, hb.Protocol = h.sequence, time.Now().UTC(), state, protocol.Version
+	hb.Sequence, hb.SentAt, hb.State, hb.Protocol = h.sequence, wallclock.Now().UTC(), state, protocol.Version
 	for _, fill := range h.opts.Sources {
 		fill(ctx, &hb)
 	}

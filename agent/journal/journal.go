@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/heteroflow/node-agent/agent/wallclock"
 )
 
 // Kind names a collection and its directory.
@@ -37,7 +39,7 @@ type Options struct {
 	// MachineID tells machines apart, as /etc/machine-id does. Empty means that it could
 	// not be learnt: the state is then kept and used, unverified.
 	MachineID string
-	// Now is the clock for file names and saved_at; nil is time.Now.
+	// Now is the clock for file names and saved_at; nil is wallclock.Now.
 	Now func() time.Time
 	// Log receives what was set aside or dropped; nil logs nothing.
 	Log *zap.Logger
@@ -79,7 +81,7 @@ type Journal struct {
 func Open(dir string, opts Options) (*Journal, error) {
 	j := &Journal{dir: dir, now: opts.Now, log: opts.Log, collections: make(map[Kind]flusher)}
 	if j.now == nil {
-		j.now = time.Now
+		j.now = wallclock.Now
 	}
 	if j.log == nil {
 		j.log = zap.NewNop()

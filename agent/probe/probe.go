@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/heteroflow/node-agent/agent/wallclock"
 	"github.com/heteroflow/node-agent/protocol"
 )
 
@@ -39,7 +40,7 @@ func (p Prober) Run(ctx context.Context) {
 		Transport:     &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: maxBody}, // no proxy: the service is on this node
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	health := protocol.TaskHealth{State: protocol.HealthStarting, Since: new(time.Now())}
+	health := protocol.TaskHealth{State: protocol.HealthStarting, Since: new(wallclock.Now())}
 	p.Report(health)
 	wait := seconds(check.InitialDelaySeconds)
 	for {
@@ -53,7 +54,7 @@ func (p Prober) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		health = next(health, err, check.FailureThreshold, time.Now())
+		health = next(health, err, check.FailureThreshold, wallclock.Now())
 		p.Report(health)
 	}
 }

@@ -23,6 +23,7 @@ type Daemon struct {
 
 	mu         sync.Mutex
 	away       bool
+	ahead      time.Duration // of its clients' clock
 	cut        chan struct{} // closed when all calls that last are to end
 	local      map[string]Program
 	registry   map[string]Published
@@ -124,6 +125,17 @@ func (d *Daemon) Resume() {
 	d.away = false
 }
 
+// SetClock sets the daemon's clock so far ahead of its clients', or behind. What it has said
+// of earlier times stays as it was.
+func (d *Daemon) SetClock(ahead time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ahead = ahead
+}
+
+// now is the time by the daemon's clock, without a monotonic reading as from any daemon.
+func (d *Daemon) now() time.Time { return time.Now().Round(0).Add(d.ahead) }
+
 // CutWaits ends every wait and pull under way with runtime.ErrUnavailable.
 func (d *Daemon) CutWaits() {
 	d.mu.Lock()
@@ -181,7 +193,7 @@ func (d *Daemon) add(spec runtime.Spec) *container {
 	labels[runtime.LabelSpecHash] = spec.Hash()
 	c := &container{
 		id: fmt.Sprintf("%064x", d.made), spec: spec, labels: labels, program: d.local[normal(spec.Image)],
-		created: time.Now(), gone: make(chan struct{}),
+		created: d.now(), gone: make(chan struct{}),
 	}
 	d.containers[c.id] = c
 	return c
@@ -202,7 +214,7 @@ func (d *Daemon) find(which string) *container {
 
 // drop removes a container, killing its program.
 func (d *Daemon) drop(c *container) {
-	c.end(exitOf(128+9, false))
+	c.end(d.exitOf(128+9, false))
 	close(c.gone)
 	delete(d.containers, c.id)
 }

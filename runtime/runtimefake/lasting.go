@@ -50,7 +50,7 @@ func (r *Runtime) Stop(ctx context.Context, id string, grace time.Duration) erro
 	err := r.on(ctx, OpStop, id, func(c *container) error {
 		ended, program = c.ended, c.program
 		if grace > 0 && !program.IgnoresTerm && !program.Unkillable {
-			c.end(exitOf(128+15, false))
+			c.end(r.d.exitOf(128+15, false))
 		}
 		if !c.running {
 			ended = nil
@@ -72,7 +72,7 @@ func (r *Runtime) Stop(ctx context.Context, id string, grace time.Duration) erro
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
 	if c := r.d.find(id); c != nil {
-		c.end(exitOf(128+9, false))
+		c.end(r.d.exitOf(128+9, false))
 	}
 	return nil
 }

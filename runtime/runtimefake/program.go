@@ -42,7 +42,7 @@ type container struct {
 
 // run starts the program.
 func (d *Daemon) run(c *container) {
-	c.running, c.pid, c.started, c.exit = true, 1000+len(d.starts), time.Now(), nil
+	c.running, c.pid, c.started, c.exit = true, 1000+len(d.starts), d.now(), nil
 	if c.program.PID != 0 {
 		c.pid = c.program.PID
 	}
@@ -57,22 +57,22 @@ func (d *Daemon) run(c *container) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if c.ended == run {
-			c.end(c.ownExit())
+			c.end(d.ownExit(c))
 		}
 	})
 }
 
 // ownExit is how the program ends by itself.
-func (c *container) ownExit() runtime.Exit {
-	exit := exitOf(c.program.Code, c.program.OOMKilled)
+func (d *Daemon) ownExit(c *container) runtime.Exit {
+	exit := d.exitOf(c.program.Code, c.program.OOMKilled)
 	if c.program.CodeLost {
 		exit.Code = nil
 	}
 	return exit
 }
 
-func exitOf(code int, oom bool) runtime.Exit {
-	return runtime.Exit{Code: &code, OOMKilled: oom, FinishedAt: time.Now()}
+func (d *Daemon) exitOf(code int, oom bool) runtime.Exit {
+	return runtime.Exit{Code: &code, OOMKilled: oom, FinishedAt: d.now()}
 }
 
 // end ends the run, if there is one.
