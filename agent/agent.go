@@ -53,7 +53,7 @@ type Agent struct {
 	host      *host.Host
 	machine   gpus.Machine
 	gpus      *gpus.Inventory
-	contact   *time.Time // the last heartbeat that was acknowledged
+	contact   time.Time // when a heartbeat was last acknowledged, with a monotonic reading; zero: never
 	cards     *cards.Cards
 	drain     *drain.Switch
 }

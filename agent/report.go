@@ -11,6 +11,7 @@ import (
 	"github.com/heteroflow/node-agent/agent/connector"
 	"github.com/heteroflow/node-agent/agent/status"
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
+	"github.com/heteroflow/node-agent/agent/wallclock"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
 )
@@ -89,15 +90,17 @@ func (a *Agent) reportWork(_ context.Context, hb *protocol.Heartbeat) {
 // leaveStatus writes down for the status command what became of a heartbeat.
 func (a *Agent) leaveStatus(hb protocol.Heartbeat, err error) {
 	now := status.Status{
-		WrittenAt: time.Now().UTC(), PID: os.Getpid(), Server: a.cfg.Server.URL,
+		WrittenAt: wallclock.Now().UTC(), PID: os.Getpid(), Server: a.cfg.Server.URL,
 		Period: a.cfg.Heartbeat.Period, Unauthorized: a.client.Unauthorized(), Heartbeat: hb,
 	}
 	if err != nil {
 		now.Error = err.Error()
 	} else {
-		a.contact = &now.WrittenAt
+		a.contact = time.Now()
 	}
-	now.LastContact = a.contact
+	if !a.contact.IsZero() {
+		now.LastContact = new(now.WrittenAt.Add(-time.Since(a.contact))) // also if the clock was set since
+	}
 	if err := status.Write(a.cfg.StateDir, now); err != nil {
 		a.log.Debug("status file not written", zap.Error(err)) // the journal reports a disk in trouble
 	}

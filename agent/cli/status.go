@@ -3,12 +3,12 @@ package cli
 import (
 	"encoding/json"
 	"errors"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/heteroflow/node-agent/agent/config"
 	"github.com/heteroflow/node-agent/agent/status"
+	"github.com/heteroflow/node-agent/agent/wallclock"
 )
 
 func newStatus(read func() (config.Config, error)) *cobra.Command {
@@ -26,7 +26,7 @@ func newStatus(read func() (config.Config, error)) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			now := time.Now()
+			now := wallclock.Now()
 			if asJSON {
 				enc := json.NewEncoder(cmd.OutOrStdout())
 				enc.SetIndent("", "  ")

@@ -28,7 +28,7 @@ type Status struct {
 	PID          int                `json:"pid"`
 	Period       time.Duration      `json:"period_ns"` // between heartbeats
 	Server       string             `json:"server"`
-	LastContact  *time.Time         `json:"last_contact,omitempty"` // last acknowledged heartbeat; nil: none since the start
+	LastContact  *time.Time         `json:"last_contact,omitempty"` // last acknowledged heartbeat, by the clock of written_at; nil: none since the start
 	Unauthorized bool               `json:"unauthorized,omitempty"` // the server refuses the key
 	Error        string             `json:"error,omitempty"`        // why the last heartbeat was not acknowledged
 	Heartbeat    protocol.Heartbeat `json:"heartbeat"`              // in full
@@ -78,6 +78,9 @@ func (s Status) Running() bool {
 // missedBeats is how many heartbeats may be late before the status counts as stale.
 const missedBeats = 4
 
+// stale is how old a status is that an agent wrote which hangs.
+func (s Status) stale() time.Duration { return missedBeats * max(s.Period, 15*time.Second) }
+
 // Problems lists what an operator should look at; none: all is well.
 func (s Status) Problems(now time.Time) []string {
 	var all []string
@@ -85,8 +88,11 @@ func (s Status) Problems(now time.Time) []string {
 	switch {
 	case !s.Running():
 		add("the agent does not run; this is how it was at %s", s.WrittenAt.Format(time.RFC3339))
-	case now.Sub(s.WrittenAt) > missedBeats*max(s.Period, 15*time.Second):
+	case now.Sub(s.WrittenAt) > s.stale():
 		add("the agent (pid %d) hangs: it last wrote its status at %s", s.PID, s.WrittenAt.Format(time.RFC3339))
+	case s.WrittenAt.Sub(now) > s.stale():
+		add("the clock has been set back since the agent (pid %d) wrote its status, at %s: it hangs unless that changes within %v",
+			s.PID, s.WrittenAt.Format(time.RFC3339), s.stale())
 	}
 	if s.Unauthorized {
 		add("the control plane refuses the system key")
@@ -122,7 +128,9 @@ func (s Status) WriteText(w io.Writer, now time.Time) error {
 	}
 	contact := "never reached since the agent started"
 	if s.LastContact != nil {
-		contact = fmt.Sprintf("last reached %v ago", now.Sub(*s.LastContact).Round(time.Second))
+		// A clock that was set back since the writing says nothing of the time since then.
+		ago := max(0, now.Sub(s.WrittenAt)) + s.WrittenAt.Sub(*s.LastContact)
+		contact = fmt.Sprintf("last reached %v ago", ago.Round(time.Second))
 	}
 	line("control plane", "%s, %s", s.Server, contact)
 	line("runtime", "%s", describeRuntime(hb.Runtime))

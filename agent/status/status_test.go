@@ -56,6 +56,7 @@ func TestEachProblemIsNamed(t *testing.T) {
 	}{
 		"the agent is gone":   {func(s *status.Status) { s.PID = 1 << 30 }, 0, "does not run"},
 		"it hangs":            {func(*status.Status) {}, 5 * time.Minute, "hangs"},
+		"the clock set back":  {func(*status.Status) {}, -2 * time.Hour, "set back"},
 		"the key is refused":  {func(s *status.Status) { s.Unauthorized, s.Error = true, "401" }, 0, "refuses the system key"},
 		"no contact":          {func(s *status.Status) { s.Error = "connection refused" }, 0, "connection refused"},
 		"the runtime is away": {func(s *status.Status) { s.Heartbeat.ErrorMessage = "containerd does not answer" }, 0, "containerd does not answer"},
@@ -94,5 +95,21 @@ func TestTheTextSaysWhichRuntimeAndWhy(t *testing.T) {
 	}
 	if strings.Contains(b.String(), "PROBLEM") {
 		t.Errorf("a problem where there is none:\n%s", b.String())
+	}
+}
+
+func TestAClockThatWasSetDoesNotMakeTheLastContactOneToCome(t *testing.T) {
+	for now, want := range map[time.Duration]string{
+		time.Second: "last reached 1m1s ago", -2 * time.Hour: "last reached 1m0s ago",
+	} {
+		var b strings.Builder
+		s := good()
+		*s.LastContact = s.WrittenAt.Add(-time.Minute)
+		if err := s.WriteText(&b, s.WrittenAt.Add(now)); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%v after it was written there is no %q:\n%s", now, want, b.String())
+		}
 	}
 }
