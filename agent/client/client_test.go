@@ -260,6 +260,21 @@ func TestRetryAfterIsReadAsSecondsOrDateAndCapped(t *testing.T) {
 	}
 }
 
+func TestARetryAfterDateIsByTheClockOfTheServerThatSaysIt(t *testing.T) {
+	for _, ahead := range []time.Duration{-2 * time.Hour, 2 * time.Hour} {
+		c := connect(t, func(w http.ResponseWriter, _ *http.Request) {
+			now := time.Now().Add(ahead).UTC()
+			w.Header().Set("Date", now.Format(http.TimeFormat))
+			w.Header().Set("Retry-After", now.Add(30*time.Second).Format(http.TimeFormat))
+			w.WriteHeader(http.StatusTooManyRequests)
+		})
+		_, err := c.Task(t.Context(), "7")
+		if got := client.RetryAfter(err); got != 30*time.Second {
+			t.Errorf("with a clock that is %v ahead: %v", ahead, got)
+		}
+	}
+}
+
 func TestIdentifiersCannotEscapeTheirPath(t *testing.T) {
 	c := connect(t, func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.EscapedPath() != "/api/v1/tasks/..%2F..%2Foperator" {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/heteroflow/node-agent/agent/wallclock"
 	"github.com/heteroflow/node-agent/protocol"
 )
 
@@ -109,9 +110,17 @@ func retryAfter(resp *http.Response) time.Duration {
 	if seconds, err := strconv.ParseInt(header, 10, 32); err == nil {
 		wait = time.Duration(seconds) * time.Second
 	} else if at, err := http.ParseTime(header); err == nil {
-		wait = time.Until(at)
+		wait = at.Sub(dateOf(resp))
 	}
 	return max(0, min(wait, maxRetryAfter))
+}
+
+// dateOf is when the server answered, by its own clock if it says: this node's may differ.
+func dateOf(resp *http.Response) time.Time {
+	if at, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		return at
+	}
+	return wallclock.Now()
 }
 
 // unwrapURLError drops net/http's own prefix, which repeats method and URL.

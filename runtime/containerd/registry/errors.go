@@ -47,7 +47,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if resp.StatusCode == http.StatusTooManyRequests {
 		// As an answer it would be asked again at once, five times over.
 		return nil, errors.Join(&runtime.ThrottledError{
-			RetryAfter: retryAfter(resp.Header.Get("Retry-After"), time.Now()),
+			RetryAfter: retryAfter(resp.Header.Get("Retry-After"), dateOf(resp)),
 			Err:        fmt.Errorf("%s answers %s", r.URL.Host, resp.Status),
 		}, resp.Body.Close())
 	}
@@ -63,6 +63,14 @@ func retryAfter(header string, now time.Time) time.Duration {
 		wait = at.Sub(now)
 	}
 	return min(max(wait, 0), maxRetryAfter)
+}
+
+// dateOf is when the registry answered, by its own clock if it says: this host's may differ.
+func dateOf(resp *http.Response) time.Time {
+	if at, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		return at
+	}
+	return time.Now()
 }
 
 // Class returns the class of an error that a registry is the cause of, nil if it is not.

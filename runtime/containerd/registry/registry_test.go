@@ -226,6 +226,20 @@ func TestRetryAfterIsReadAsSecondsOrDateAndBounded(t *testing.T) {
 	}
 }
 
+func TestARetryAfterDateIsByTheClockOfTheRegistryThatSaysIt(t *testing.T) {
+	for _, ahead := range []time.Duration{-2 * time.Hour, 2 * time.Hour} {
+		h := newHost(t, false)
+		now := time.Now().Add(ahead).UTC()
+		h.status = http.StatusTooManyRequests
+		h.header.Set("Date", now.Format(http.TimeFormat))
+		h.header.Set("Retry-After", now.Add(20*time.Second).Format(http.TimeFormat))
+		err := resolve(t, t.TempDir(), h.address()+"/app:v1", nil)
+		if throttled, ok := errors.AsType[*runtime.ThrottledError](err); !ok || throttled.RetryAfter != 20*time.Second {
+			t.Errorf("with a clock that is %v ahead: %v", ahead, err)
+		}
+	}
+}
+
 func TestARegistryThatRefusesRangesIsAskedForTheWhole(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Range") != "" {
