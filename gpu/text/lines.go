@@ -9,8 +9,12 @@ import (
 
 var ansi = Lazy(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])`)
 
-// Clean returns the output as text: invalid UTF-8 replaced, ANSI escapes, CR, NUL
-// and byte order marks removed, the blanks that do not break (web pages and word
+// orphan is what is left of a colour where a paste lost its escape character, or
+// shows it by another.
+var orphan = Lazy(`(?:\^\[|[\x{241B}\x{FFFD}])?\[\d{1,2}(?:;\d{1,3})*m`)
+
+// Clean returns the output as text: invalid UTF-8 replaced, ANSI escapes and what
+// a paste left of them, CR, NUL and byte order marks removed, the blanks that do not break (web pages and word
 // processors put them in) made blanks. Windows' shells write UTF-16, of whose
 // plain letters every other byte is NUL.
 func Clean(output []byte) string {
@@ -21,7 +25,11 @@ func Clean(output []byte) string {
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, "\uFFFD")
 	}
-	return plain.Replace(ansi.ReplaceAllString(s, ""))
+	s = ansi.ReplaceAllString(s, "")
+	if strings.Contains(s, "[0m") { // every colour ends with this
+		s = orphan.ReplaceAllString(s, "")
+	}
+	return plain.Replace(s)
 }
 
 var plain = strings.NewReplacer(

@@ -230,6 +230,11 @@ func TestLinesAreCleaned(t *testing.T) {
 			"escapes, CR, NUL and bytes that are no UTF-8", "\x1b[4mGPU0\x1b[0m\tx\r\n\n a\x00b \xff\n",
 			[]string{"GPU0\tx", "", " ab \uFFFD"},
 		},
+		{
+			"colours whose escape character a paste lost, or shows", "\t[4mGPU0\tGPU1[0m\n^[[1;32m0^[[0m [GPU is lost]\n",
+			[]string{"\tGPU0\tGPU1", "0 [GPU is lost]"},
+		},
+		{"brackets that are no colour", "0, [N/A], [12m\n", []string{"0, [N/A], [12m"}},
 		{"blanks that do not break", "| 0\u00a0 C500\u202f|\u2007\n", []string{"| 0  C500 | "}},
 		{"a byte order mark", "\ufeffGPU 0: x\n", []string{"GPU 0: x"}},
 		{"UTF-16 of Windows' shells", "\xff\xfeG\x00P\x00U\x00\r\x00\n\x000\x00", []string{"GPU", "0"}},
