@@ -184,10 +184,8 @@ func (r *csvReader) cardRow(line int, cells []string) bool {
 		return false
 	}
 	c := &card{line: line}
-	said := false // something, though it may be of no interest
 	for i, name := range names {
 		c.set(columns[name], values[i])
-		said = said || !unread(values[i])
 	}
 	if c.device.BusID == "" {
 		c.device.BusID = text.JoinBusID(c.pci[0], c.pci[1], c.pci[2], "")
@@ -197,7 +195,7 @@ func (r *csvReader) cardRow(line int, cells []string) bool {
 		r.cards[at] = c
 	case r.exitCode != 0 && !c.named() && !c.measured() && !c.sick():
 		return false // any words, such as a crash's, would do for a name
-	case !c.empty(), said && (r.headed || len(names) > 1):
+	case !c.empty(), r.says(values):
 		r.cards = append(r.cards, c)
 	case c.sick():
 		r.emptyRow(c, "a row without any value: "+strings.Join(cells, ", "))
@@ -205,6 +203,15 @@ func (r *csvReader) cardRow(line int, cells []string) bool {
 		return false
 	}
 	return true
+}
+
+// says reports whether a row says something, though it may be of no interest. One
+// word below no heading could be anything, such as a crash's, but not a number.
+func (r *csvReader) says(values []string) bool {
+	if !slices.ContainsFunc(values, func(v string) bool { return !unread(v) }) {
+		return false
+	}
+	return r.headed || len(values) > 1 || text.Float(values[0], "", "%", "MiB", "W", "MHz") != nil
 }
 
 // sampled returns which card the row is a newer sample of, or -1.

@@ -186,6 +186,7 @@ func TestARowOfFieldsThatNobodyReportsIsACardAllTheSame(t *testing.T) {
 	}{
 		{"with the header that was asked for", "nvidia-smi --query-gpu=count --format=csv", "count\n2\n2\n", 2},
 		{"without, of two columns", "nvidia-smi --query-gpu=pstate,clocks.sm --format=csv,noheader", "P0, 1980 MHz\nP8, [N/A]\n", 2},
+		{"without, of one number", "nvidia-smi --query-gpu=memory.free --format=csv,noheader", "81001 MiB\n80123 MiB\n", 2},
 		{"a line that could be anything", "nvidia-smi --query-gpu=pstate --format=csv,noheader", "Segmentation fault\n", 0},
 		{"clocks that the card could have", "nvidia-smi --query-supported-clocks=gpu_name,gr --format=csv", "gpu_name, graphics [MHz]\nT4, 1 MHz\nT4, 2 MHz\n", 0},
 		{"pages", "nvidia-smi --query-retired-pages=gpu_uuid,retired_pages.cause --format=csv,noheader", "GPU-1, x\n", 0},
