@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,54 @@ func TestATaskDoesNotStartOnAnImageThatNoRegistryConfirms(t *testing.T) {
 		}
 		if n.starts("1", "1") != 0 {
 			t.Error("it was started")
+		}
+	})
+}
+
+func TestAnImageThatSomebodyRemovesBeforeItsContainerIsMadeIsPulledAgain(t *testing.T) {
+	cases := map[string]struct {
+		prunes int
+		pulls  int
+		want   ending
+	}{
+		"once":                  {1, 2, ending{protocol.StatusCompleted, protocol.ReasonExited, 0, false}},
+		"twice":                 {2, 3, ending{protocol.StatusCompleted, protocol.ReasonExited, 0, false}},
+		"each time it is there": {1000, 3, ending{protocol.StatusFailed, protocol.ReasonStartFailed, -1, false}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			onNode(t, func(n *node) {
+				n.daemon.Publish(image, runtimefake.Published{})
+				var prunes, seen int
+				n.atMoments(func() { // each of a call to the runtime, and many more
+					if pulls := n.daemon.Pulls(image); prunes < tc.prunes && pulls > seen && n.daemon.RemoveImage(image) {
+						prunes, seen = prunes+1, pulls
+					}
+				})
+				n.plane.add("1", image)
+				n.ends(time.Minute, "1", tc.want.Status)
+				if diff := cmp.Diff(tc.want, endingOf(t, n.plane.updates("1", over...))); diff != "" {
+					t.Error(diff)
+				}
+				if got := n.daemon.Pulls(image); got != tc.pulls {
+					t.Errorf("%d pulls, want %d", got, tc.pulls)
+				}
+			})
+		})
+	}
+}
+
+func TestTasksThatNameOneImageDifferentlyShareItsPull(t *testing.T) {
+	onNode(t, func(n *node) {
+		n.daemon.Publish("ubuntu", runtimefake.Published{Takes: time.Minute})
+		for i, name := range []string{"ubuntu", "ubuntu:latest", "docker.io/ubuntu", "docker.io/library/ubuntu:latest"} {
+			n.plane.add(strconv.Itoa(i), name)
+		}
+		for i := range 4 {
+			n.ends(5*time.Minute, strconv.Itoa(i), protocol.StatusCompleted)
+		}
+		if got := n.daemon.Pulls("ubuntu"); got != 1 {
+			t.Errorf("%d pulls", got)
 		}
 	})
 }

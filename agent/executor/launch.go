@@ -63,21 +63,35 @@ func (t *task) launchSteps(ctx context.Context) error {
 	if err := t.reserve(ctx, rt); err != nil {
 		return err
 	}
-	t.enter(Pulling)
-	if err := t.ensureImage(ctx, rt); err != nil {
-		return err
-	}
-	crashpoint.Reach("launch: image there")
-	t.enter(Creating)
-	if len(blueprint.Expect.Volumes) > 0 || t.e.Devices != nil {
-		t.remember(func(r *Record) { r.Expect = &blueprint.Expect })
-	}
-	if err := t.create(ctx, rt, blueprint.Spec); err != nil {
+	if err := t.createFromImage(ctx, rt, blueprint); err != nil {
 		return err
 	}
 	crashpoint.Reach("launch: created")
 	t.enter(Starting)
 	return t.start(ctx, rt, time.Time{})
+}
+
+// imageAttempts bounds how often an image is got that somebody removes, as a prune does,
+// before the container is made that would keep it.
+const imageAttempts = 3
+
+func (t *task) createFromImage(ctx context.Context, rt runtime.Runtime, blueprint taskcontainer.Blueprint) error {
+	for attempt := 1; ; attempt++ {
+		t.enter(Pulling)
+		if err := t.ensureImage(ctx, rt); err != nil {
+			return err
+		}
+		crashpoint.Reach("launch: image there")
+		t.enter(Creating)
+		if len(blueprint.Expect.Volumes) > 0 || t.e.Devices != nil {
+			t.remember(func(r *Record) { r.Expect = &blueprint.Expect })
+		}
+		err := t.create(ctx, rt, blueprint.Spec)
+		if !errors.Is(err, runtime.ErrNotFound) || attempt == imageAttempts {
+			return err
+		}
+		t.log.Warn("the image was removed before a container was made of it; getting it again", logging.Image(t.spec.Image), zap.Error(err))
+	}
 }
 
 // create ensures the container exists. A container of an earlier assignment of this very

@@ -27,7 +27,7 @@ const (
 var next = map[Phase][]Phase{
 	Claimed:   {Pulling, Running, Stopping, Reporting, Removing},
 	Pulling:   {Creating, Reporting, Removing},
-	Creating:  {Starting, Reporting, Removing},
+	Creating:  {Starting, Pulling, Reporting, Removing}, // Pulling: its image was removed
 	Starting:  {Running, Stopping, Reporting, Removing},
 	Running:   {Stopping, Reporting, Removing},
 	Stopping:  {Running, Reporting, Removing}, // Running: it did not stop, and is not to any more

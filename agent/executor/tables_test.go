@@ -21,7 +21,7 @@ func TestEveryStepOfATaskIsInTheTableOrIllegal(t *testing.T) {
 	legal := strings.Fields(`
 		claimed>pulling claimed>running claimed>stopping claimed>reporting claimed>removing
 		pulling>creating pulling>reporting pulling>removing
-		creating>starting creating>reporting creating>removing
+		creating>starting creating>pulling creating>reporting creating>removing
 		starting>running starting>stopping starting>reporting starting>removing
 		running>stopping running>reporting running>removing
 		stopping>running stopping>reporting stopping>removing

@@ -95,7 +95,12 @@ type pull struct {
 // runtime.ErrUnavailable is returned at once, without using up the budget: the daemon is
 // away, which says nothing of the image.
 func (p *Puller) Ensure(ctx context.Context, images Images, taskID, ref string, auth *runtime.RegistryAuth) error {
-	_, err := images.Image(ctx, ref)
+	named, err := runtime.ParseReference(ref)
+	if err != nil {
+		return err
+	}
+	ref = named.String() // tasks that name one image differently share its pull
+	_, err = images.Image(ctx, ref)
 	if err == nil {
 		return p.confirm(ctx, images, taskID, ref, auth)
 	}

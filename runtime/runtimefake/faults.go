@@ -60,6 +60,16 @@ func (d *Daemon) Heal() {
 	d.faults = nil
 }
 
+// RemoveImage takes a local image away, as somebody's prune does. It reports whether there
+// was one.
+func (d *Daemon) RemoveImage(ref string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, there := d.local[normal(ref)]
+	delete(d.local, normal(ref))
+	return there
+}
+
 // nextFault counts a call and takes the fault for it; nil: it goes right.
 func (d *Daemon) nextFault(op Op) *Fault {
 	d.calls[op]++
