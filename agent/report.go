@@ -78,13 +78,24 @@ func (a *Agent) reportWork(_ context.Context, hb *protocol.Heartbeat) {
 	hb.TaskHealth = a.executor.Health()
 	hb.Pulls = a.executor.Puller.Running()
 	hb.UndeliveredResults = new(a.executor.Undelivered())
-	trouble := a.executor.Trouble()
-	if unsaved := a.journal.Unsaved(); unsaved > 0 {
-		trouble = fmt.Sprintf("%d records cannot be written to the state directory: they would not survive a restart", unsaved)
-	}
 	if hb.ErrorMessage == "" {
-		hb.ErrorMessage = trouble
+		hb.ErrorMessage = a.trouble()
 	}
+}
+
+// trouble is what the operator has to see to, the most pressing alone; empty: nothing.
+func (a *Agent) trouble() string {
+	if unsaved := a.journal.Unsaved(); unsaved > 0 {
+		return fmt.Sprintf("%d records cannot be written to the state directory: they would not survive a restart", unsaved)
+	}
+	if trouble := a.executor.Trouble(); trouble != "" {
+		return trouble
+	}
+	if aside := a.journal.Quarantined(); len(aside) > 0 {
+		return fmt.Sprintf("%d files of the state directory could not be read and were set aside at this agent's start; the first is %s: %s",
+			len(aside), aside[0].Path, aside[0].Reason)
+	}
+	return ""
 }
 
 // leaveStatus writes down for the status command what became of a heartbeat.
