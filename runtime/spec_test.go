@@ -82,6 +82,7 @@ func TestHashChangesWithEveryFieldAndOnlyThen(t *testing.T) {
 
 func TestParseReferenceReadsRegistriesPortsTagsAndDigests(t *testing.T) {
 	const digest = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	longest := strings.Repeat("a", 255)
 	cases := map[string]string{
 		"ubuntu":                      "docker.io/library/ubuntu:latest",
 		"localhost:5000/x":            "localhost:5000/x:latest",
@@ -91,6 +92,7 @@ func TestParseReferenceReadsRegistriesPortsTagsAndDigests(t *testing.T) {
 		"[2001:db8::1]:5000/x:v":      "[2001:db8::1]:5000/x:v",
 		"172.29.1.1:5000/l/sglang:l1": "172.29.1.1:5000/l/sglang:l1",
 		"HOST:5000/x":                 "HOST:5000/x:latest",
+		"reg.example/" + longest:      "reg.example/" + longest + ":latest",
 	}
 	for in, want := range cases {
 		got, err := runtime.ParseReference(in)

@@ -108,6 +108,39 @@ func TestADaemonThatIsAwayInAnyPhaseFailsNoTask(t *testing.T) {
 	}
 }
 
+func TestAStopThatGoesWrongEndsNothing(t *testing.T) {
+	cases := map[string]func(n *node){
+		"the daemon dies of it": func(n *node) {
+			n.daemon.Inject(runtimefake.Fault{Op: runtimefake.OpStop, Times: 1})
+			n.until(time.Minute, "asked to stop", func() bool { return n.daemon.Calls(runtimefake.OpStop) > 0 })
+			n.daemon.Stop()
+			time.Sleep(10 * time.Minute)
+			n.daemon.Resume()
+		},
+		"nobody answers":        func(n *node) { n.daemon.Inject(runtimefake.Fault{Op: runtimefake.OpStop, Times: 20, Hangs: true}) },
+		"the daemon refuses it": func(n *node) { n.daemon.Inject(runtimefake.Fault{Op: runtimefake.OpStop, Times: 20, Err: runtime.ErrConflict}) },
+	}
+	for name, trouble := range cases {
+		t.Run(name, func(t *testing.T) {
+			running(t, runtimefake.Program{Forever: true}, func(n *node) {
+				n.plane.setStatus("1", protocol.StatusStopping)
+				trouble(n)
+				n.until(time.Hour, "stopped", func() bool {
+					stopped := n.plane.status("1") == protocol.StatusStopped
+					if stopped && n.state("1") == runtime.StateRunning {
+						t.Fatal("reported as stopped while it runs")
+					}
+					return stopped
+				})
+				want := ending{protocol.StatusStopped, protocol.ReasonStopped, 143, false}
+				if diff := cmp.Diff(want, endingOf(t, n.plane.updates("1", over...))); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
 func TestAWaitThatIsCutEndsNothing(t *testing.T) {
 	running(t, runtimefake.Program{Runs: 10 * time.Minute, Code: 3}, func(n *node) {
 		for range 20 {
@@ -190,6 +223,23 @@ func TestAContainerThatCannotBeRemovedIsNamedAndSoonTriedOnceAnHourOnly(t *testi
 		if trouble := n.agent.executor.Trouble(); trouble != "" {
 			t.Errorf("the trouble is still %q", trouble)
 		}
+	})
+}
+
+func TestATaskWhoseEarlierContainerCannotBeRemovedSaysSoWhenItIsAssignedAnew(t *testing.T) {
+	onNode(t, func(n *node) {
+		n.daemon.AddImage(image, runtimefake.Program{})
+		n.daemon.Inject(runtimefake.Fault{Op: runtimefake.OpRemove, Times: 1 << 20, Err: runtime.ErrConflict})
+		n.plane.add("1", image)
+		n.until(10*time.Minute, "given up", func() bool { return n.logged("task given up; reconciliation takes it from here") })
+		n.plane.set("1", func(t *protocol.Task) { t.Generation, t.Status = 2, protocol.StatusScheduled })
+		n.until(10*time.Minute, "the second assignment failed", func() bool { return n.plane.status("1") == protocol.StatusFailed })
+		u := n.plane.updates("1", protocol.StatusFailed)
+		if len(u) != 1 || u[0].Reason != protocol.ReasonStartFailed || *u[0].Generation != 2 || n.starts("1", "2") != 0 {
+			t.Errorf("reported: %+v, after %d starts", u, n.starts("1", "2"))
+		}
+		n.daemon.Heal()
+		n.ends(2*time.Hour, "1", protocol.StatusFailed)
 	})
 }
 

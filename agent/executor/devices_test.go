@@ -239,6 +239,33 @@ func TestAContainerThatHasEndedHoldsNoCard(t *testing.T) {
 	})
 }
 
+func TestOnlyAContainerThatMayHoldAProcessIsFoundHoldingItsCard(t *testing.T) {
+	for state, holds := range map[runtime.State]bool{
+		runtime.StateExited: false, runtime.StateDead: false,
+		runtime.StateRunning: true, runtime.StatePaused: true, runtime.StateRestarting: true, runtime.StateRemoving: true, runtime.StateUnknown: true,
+	} {
+		t.Run(string(state), func(t *testing.T) {
+			withCards(t, runtimefake.Program{Forever: true}, func(n *node) {
+				n.plane.add("1", image, card("A"))
+				n.runs("1")
+				n.plane.trouble(trouble{which: reports, times: -1, status: 503}) // it stays, for its report is owed
+				n.kill()
+				n.daemon.Force("task-1", state)
+				n.start()
+				n.plane.add("2", image, card("A"))
+				if holds {
+					n.until(5*time.Minute, "2 refused", func() bool { return n.logged("task could not be launched") })
+				} else {
+					n.runs("2")
+				}
+				if got := n.starts("2", "1") == 1; got == holds {
+					t.Errorf("2 was started: %v", got)
+				}
+			})
+		})
+	}
+}
+
 func TestATaskThatSleepsLendsItsCard(t *testing.T) {
 	withCards(t, runtimefake.Program{Forever: true}, func(n *node) {
 		n.plane.add("1", image, card("A"))

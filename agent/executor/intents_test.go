@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -229,7 +230,7 @@ func TestAProgramThatCannotBeKilledKeepsItsPlaceAndBlocksNobody(t *testing.T) {
 		n.ends(time.Minute, "2", protocol.StatusCompleted)
 		n.until(5*time.Minute, "reported in the heartbeat", func() bool {
 			h := n.agent.executor.Health()
-			return len(h) == 1 && h[0].TaskID == "1" && h[0].State == protocol.HealthUnhealthy
+			return len(h) == 1 && h[0].TaskID == "1" && h[0].State == protocol.HealthUnhealthy && strings.HasPrefix(h[0].Message, string(protocol.ReasonStopTimeout))
 		})
 		time.Sleep(time.Hour)
 		if n.plane.status("1") != protocol.StatusStopping || !n.agent.executor.Owns("1") {

@@ -142,6 +142,9 @@ func (s story) check(n *node) {
 	if runs := n.starts("1", "1"); runs != s.runs {
 		n.t.Errorf("the program was started %d times, want %d", runs, s.runs)
 	}
+	if made := n.daemon.Made(); made != 1 {
+		n.t.Errorf("%d containers were made", made)
+	}
 	if left := n.daemon.Containers(); len(left) != 0 {
 		n.t.Errorf("left behind: %+v", left)
 	}

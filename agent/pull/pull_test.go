@@ -101,6 +101,7 @@ func TestEnsure(t *testing.T) {
 		"refused credentials are final":             {store: &store{script: script(fails(runtime.ErrUnauthorized))}, want: runtime.ErrUnauthorized, pulls: 1},
 		"an absent daemon uses up nothing":          {store: &store{script: script(fails(runtime.ErrUnavailable))}, want: runtime.ErrUnavailable, pulls: 1},
 		"Retry-After is honoured":                   {store: &store{script: script(fails(throttled), takes(0))}, pulls: 2, least: 40 * time.Second, max: time.Minute},
+		"a registry that throttles on is named":     {store: &store{script: script(fails(throttled))}, want: runtime.ErrThrottled, says: "registry throttles requests (retry after 40s)", pulls: 3, least: 80 * time.Second, max: 2 * time.Minute},
 		"a pull in which nothing moves has stalled": {store: &store{script: script(hangs)}, want: pull.ErrStalled, says: "no data for 1m0s", pulls: 3, least: 3 * time.Minute, max: 4 * time.Minute},
 		"a pull that moves may take its whole time": {store: &store{script: script(takes(299 * time.Second))}, pulls: 1, least: 299 * time.Second, max: 5 * time.Minute},
 		"and not longer, and says how far it came":  {store: &store{script: script(takes(time.Hour))}, want: context.DeadlineExceeded, says: "299.0 of 3600.0 GiB", pulls: 3, least: 15 * time.Minute, max: 16 * time.Minute},

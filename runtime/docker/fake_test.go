@@ -177,6 +177,10 @@ func TestContainersAreReadWithCare(t *testing.T) {
 		"an exit is one":                             {`"Status":"exited","ExitCode":0,` + ran, runtime.StateExited, 0, ""},
 		"a failed second start hides the first exit": {`"Status":"exited","ExitCode":128,"Error":"no mount",` + ran, runtime.StateExited, -1, "no mount"},
 		"a running container has not ended":          {`"Status":"running","Running":true,"Pid":7,"ExitCode":0,` + ran, runtime.StateRunning, -2, ""},
+		"a frozen container has not ended":           {`"Status":"paused","Running":true,"Paused":true,"Pid":7,"ExitCode":0,` + ran, runtime.StatePaused, -2, ""},
+		"nor has one that is to be restarted":        {`"Status":"restarting","Running":true,"Restarting":true,"ExitCode":1,` + ran, runtime.StateRestarting, -2, ""},
+		"nor one that is being removed":              {`"Status":"removing","ExitCode":0,` + ran, runtime.StateRemoving, -2, ""},
+		"a failed removal of what ran is an exit":    {`"Status":"dead","Dead":true,"ExitCode":3,` + ran, runtime.StateDead, 3, ""},
 		"an unknown word is an unknown state":        {`"Status":"hibernating","ExitCode":0,` + ran, runtime.StateUnknown, -2, ""},
 	}
 	for name, tc := range cases {

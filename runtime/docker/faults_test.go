@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"syscall"
 	"testing"
@@ -223,12 +224,19 @@ func TestStopThatHangsEndsInAKill(t *testing.T) {
 func TestStopOfAContainerThatSurvivesSIGKILLTimesOut(t *testing.T) {
 	b := newBench(t, docker.Timeouts{StopReply: 50 * time.Millisecond, StopMargin: 500 * time.Millisecond})
 	id := b.start(t, "sleep", "10m")
-	b.add(fault{"POST", "/stop", 1, hang})
-	b.add(fault{"POST", "/kill", 1, answer(204, "")}) // sent, and to no effect
-	err := b.rt.Stop(t.Context(), id, 0)
-	wantClass(t, err, runtime.ErrStopTimeout)
-	if errors.Is(err, runtime.ErrUnavailable) {
-		t.Errorf("the daemon is blamed: %v", err)
+	for name, kill := range map[string]func(http.ResponseWriter, *http.Request, http.Handler){
+		"its kill has no effect":   answer(204, ""),
+		"its kill is not answered": hang,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b.add(fault{"POST", "/stop", 1, hang})
+			b.add(fault{"POST", "/kill", 1, kill})
+			err := b.rt.Stop(t.Context(), id, 0)
+			wantClass(t, err, runtime.ErrStopTimeout)
+			if errors.Is(err, runtime.ErrUnavailable) {
+				t.Errorf("the daemon is blamed: %v", err)
+			}
+		})
 	}
 }
 

@@ -75,12 +75,17 @@ func (r *Runtime) Close() error { return nil }
 
 var idPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
+// misused remembers a call that no client should make.
+func (r *Runtime) misused(call string) {
+	r.d.mu.Lock()
+	defer r.d.mu.Unlock()
+	r.d.misuse = append(r.d.misuse, call)
+}
+
 // on is a call about one container, by id or, for Inspect, by name.
 func (r *Runtime) on(ctx context.Context, op Op, which string, effect func(*container) error) error {
 	if !idPattern.MatchString(which) && (op != OpInspect || which == "") {
-		r.d.mu.Lock()
-		defer r.d.mu.Unlock()
-		r.d.misuse = append(r.d.misuse, fmt.Sprintf("%s of %q", op, which))
+		r.misused(fmt.Sprintf("%s of %q", op, which))
 		return fmt.Errorf("%s: %w: id %q", op, runtime.ErrInvalid, which)
 	}
 	return r.call(ctx, op, func() error {
@@ -95,6 +100,7 @@ func (r *Runtime) on(ctx context.Context, op Op, which string, effect func(*cont
 // Create ensures a stopped container of this spec exists.
 func (r *Runtime) Create(ctx context.Context, spec runtime.Spec) (made runtime.Container, err error) {
 	if err := spec.Validate(); err != nil {
+		r.misused(fmt.Sprintf("%s of %q: %v", OpCreate, spec.Name, err))
 		return made, err
 	}
 	err = r.call(ctx, OpCreate, func() error {
