@@ -14,7 +14,8 @@ import (
 	"github.com/heteroflow/node-agent/runtime"
 )
 
-// Start ensures the container has been started.
+// Start ensures the container has been started. One of which Docker lost a run has been, and
+// is not started again.
 func (r *Runtime) Start(ctx context.Context, id string) error {
 	if err := r.start(ctx, id); err != nil {
 		return fmt.Errorf("start container %s: %w", id, err)
@@ -31,10 +32,10 @@ func (r *Runtime) start(ctx context.Context, id string) error {
 		return err
 	}
 	if ran, err := r.endLost(ctx, before); ran && err != nil {
-		// What runs is not started once more. The caller is to come back until it has gone.
+		// The caller is to come back until it has gone.
 		return fmt.Errorf("%w: it runs, and Docker does not know: %w", runtime.ErrUnavailable, err)
 	} else if ran || err != nil {
-		return err // that was its run
+		return err
 	}
 	failure := r.call(ctx, r.timeouts.Start, func(ctx context.Context, api *client.Client) error {
 		_, err := api.ContainerStart(ctx, id, client.ContainerStartOptions{})

@@ -108,17 +108,18 @@ func (r *Runtime) withLost(ctx context.Context, c runtime.Container) (runtime.Co
 	message := "Docker was killed within the start of the container and lost the run"
 	if run.hidden {
 		message += "; whether it goes on cannot be seen from here, for want of the host's process ids"
+		r.log.Warn("whether a run that Docker does not know of goes on cannot be seen: the agent has not the host's pid namespace",
+			zap.String("container_id", c.ID), zap.String("container_name", c.Name))
 	}
 	c.State, c.StartedAt, c.Exit = runtime.StateExited, run.began, &runtime.Exit{Message: message}
 	return c, nil
 }
 
-// endLost kills what lives of a run of the container that Docker lost, and tells whether
-// there was any.
+// endLost tells whether Docker lost a run of the container, and kills what lives of it.
 func (r *Runtime) endLost(ctx context.Context, c runtime.Container) (found bool, err error) {
 	c, run, err := r.findLost(ctx, c)
 	if err != nil || run.began.IsZero() || len(run.living) == 0 {
-		return false, err
+		return !run.began.IsZero(), err
 	}
 	r.log.Warn("killing what runs of a container and Docker does not know of: it was killed within the start",
 		zap.String("container_id", c.ID), zap.String("container_name", c.Name), zap.Time("begun", run.began), zap.Ints("pids", run.living))

@@ -18,6 +18,8 @@ import (
 
 	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/runtime/docker"
+	"github.com/heteroflow/node-agent/runtime/docker/orphan"
+	"github.com/heteroflow/node-agent/test/engine"
 )
 
 var lostID = strings.Repeat("0123456789abcdef", 4)
@@ -175,6 +177,9 @@ func TestWhatRunsAndDockerDoesNotKnowOfIsEndedAndNotStartedAgain(t *testing.T) {
 			if c, err := r.Inspect(t.Context(), lostID); err != nil || !isLost(c) {
 				t.Errorf("got %+v, %v", c, err)
 			}
+			if err := r.Start(t.Context(), lostID); err != nil || len(f.requests()) > 0 {
+				t.Errorf("once it had ended: %v, and Docker was asked to %q", err, f.requests())
+			}
 			select {
 			case <-another:
 				t.Error("another container's process was killed")
@@ -254,4 +259,88 @@ func TestWhereProcessesCannotBeSeenThatIsSaid(t *testing.T) {
 	if err != nil || !isLost(c) || !strings.Contains(c.Exit.Message, "cannot be seen") {
 		t.Errorf("got %+v with exit %+v, %v", c, c.Exit, err)
 	}
+}
+
+// A Docker of the test's own is killed once containerd has been asked for the container's
+// processes, and has not stored by then that it runs.
+func TestARunThatAKilledDockerLostIsEndedAndNothingOfItIsLeft(t *testing.T) {
+	e := engine.Require(t, engine.Options{})
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	host := "unix://" + e.DockerSocket()
+	r := connect(t, docker.Options{Host: host})
+	img := pullWorkload(t, r, host)
+	for try := range 5 {
+		c, err := r.Create(t.Context(), runtime.Spec{
+			Name: fmt.Sprintf("lost-%d", try), Image: img, Args: []string{"sleep", "1h"}, Network: runtime.Network{Mode: runtime.NetworkHost},
+			IPC: runtime.IPCPrivate, Logs: runtime.LogLimits{MaxBytes: 1 << 20, MaxFiles: 1},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		killedWithinStart(t, e, r, c.ID)
+		now, err := r.Inspect(t.Context(), c.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now.State == runtime.StateRunning { // it had stored that after all
+			if err := r.Remove(t.Context(), c.ID); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if err := r.Start(t.Context(), c.ID); err != nil {
+			t.Errorf("start: %v", err)
+		}
+		if now, err := r.Inspect(t.Context(), c.ID); err != nil || now.State != runtime.StateExited || now.Exit == nil || now.Exit.Code != nil {
+			t.Errorf("got %+v, %v, want one that ended nobody knows how", now, err)
+		}
+		if living := processesOf(t, c.ID); len(living) > 0 {
+			t.Errorf("processes %d are left", living)
+		}
+		if err := r.Remove(t.Context(), c.ID); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	t.Skip("Docker was quicker than its end each time")
+}
+
+// killedWithinStart starts a container, kills the daemon as soon as there is a process of
+// it, and starts the daemon again.
+func killedWithinStart(t *testing.T, e *engine.Engines, r *docker.Runtime, id string) {
+	t.Helper()
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		_ = r.Start(t.Context(), id) // with any answer
+	}()
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for over := false; !over && len(processesOf(t, id)) == 0; {
+		select {
+		case <-answered:
+			over = true
+		case <-look.C:
+		}
+	}
+	if err := e.Docker.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-answered
+	if err := e.Docker.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func processesOf(t *testing.T, id string) []int {
+	t.Helper()
+	all, err := orphan.Scan("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[id]
 }
