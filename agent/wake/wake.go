@@ -10,13 +10,13 @@ package wake
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/heteroflow/node-agent/agent/client"
-	"github.com/heteroflow/node-agent/agent/loop"
 	"github.com/heteroflow/node-agent/protocol"
 )
 
@@ -33,7 +33,8 @@ type Options struct {
 	Plane Plane
 	// Poll starts the polls of the channels in which something waits.
 	Poll func(waiting protocol.WakeReply)
-	// RetryPeriod is the pause after a failure.
+	// RetryPeriod is the least pause after a failure; the longest is twice that, if the server
+	// asks for no longer one.
 	RetryPeriod time.Duration
 	Log         *zap.Logger
 }
@@ -122,7 +123,9 @@ func (w *Waker) hold(ctx context.Context, cursor *string, wait time.Duration) ti
 			}
 			w.opts.Poll(everything)
 		}
-		return loop.Jitter(client.Pause(err, failures, w.opts.RetryPeriod))
+		// A server that goes away breaks the requests of all nodes at once: they come back
+		// spread over a whole period.
+		return client.Pause(err, failures, w.opts.RetryPeriod) + rand.N(w.opts.RetryPeriod)
 	}
 	if failures >= brokenAfter {
 		w.opts.Log.Info("wake works again")

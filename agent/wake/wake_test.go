@@ -3,6 +3,7 @@ package wake_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -20,8 +21,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // plane answers held requests by script, the last entry for all that follow.
 type plane struct {
 	script  []answer
+	w       *wake.Waker
 	cursors []string
 	at      []time.Time
+	working []bool // at each request, whether wake can be relied on
 }
 
 type answer struct {
@@ -32,7 +35,7 @@ type answer struct {
 
 func (p *plane) Wake(ctx context.Context, cursor string, wait time.Duration) (protocol.WakeReply, error) {
 	a := p.script[min(len(p.cursors), len(p.script)-1)]
-	p.cursors, p.at = append(p.cursors, cursor), append(p.at, time.Now())
+	p.cursors, p.at, p.working = append(p.cursors, cursor), append(p.at, time.Now()), append(p.working, p.w.Working())
 	select {
 	case <-ctx.Done():
 		return protocol.WakeReply{}, ctx.Err()
@@ -49,6 +52,7 @@ func run(t *testing.T, p *plane, lasting time.Duration, during func(w *wake.Wake
 		Plane: p, RetryPeriod: 5 * time.Second, Log: zap.NewNop(),
 		Poll: func(protocol.WakeReply) { polls = append(polls, time.Since(start)) },
 	})
+	p.w = w
 	ctx, cancel := context.WithTimeout(t.Context(), lasting)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -103,20 +107,33 @@ func TestTwoFailuresBringTheOrdinaryPollsBackUntilItWorksAgain(t *testing.T) {
 			{err: broken},
 			{after: hour, reply: protocol.WakeReply{Cursor: "1"}},
 		}}
-		var working []bool
-		polls, w := run(t, p, time.Minute, func(w *wake.Waker) {
-			offer(w)
-			for range 5 {
-				time.Sleep(4 * time.Second)
-				working = append(working, w.Working())
-			}
-		})
-		// At 4 s one failure, at 8 s two, at 12 s and 16 s the fourth request is out.
-		if len(polls) != 1 || !working[0] || working[1] || working[2] {
-			t.Fatalf("polls at %v, working %v", polls, working)
+		polls, w := run(t, p, time.Minute, offer)
+		if want := []bool{false, true, true, false, false}; len(polls) != 1 || !slices.Equal(p.working[:5], want) {
+			t.Fatalf("polls at %v, working %v, want %v", polls, p.working, want)
 		}
 		if !w.Working() {
 			t.Fatal("does not count as working again")
+		}
+	})
+}
+
+func TestTheNodesWhoseRequestsBreakAtOnceComeBackSpreadOverAPeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &plane{script: []answer{{err: errors.New("broken")}}}
+		run(t, p, time.Hour, offer)
+		const period, parts = 5 * time.Second, 5
+		var comeBack [parts]int
+		for i := range len(p.at) - 1 {
+			pause := p.at[i+1].Sub(p.at[i])
+			if pause < period || pause >= 2*period {
+				t.Fatalf("a pause of %v", pause)
+			}
+			comeBack[(pause-period)*parts/period]++
+		}
+		for part, nodes := range comeBack {
+			if even := len(p.at) / parts; nodes > even*3/2 {
+				t.Errorf("%d of %d pauses are in part %d of %d", nodes, len(p.at), part+1, parts)
+			}
 		}
 	})
 }
