@@ -2,6 +2,7 @@ package containerd
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
@@ -16,18 +17,19 @@ type refusedError struct{ err error }
 func (e *refusedError) Error() string { return e.err.Error() }
 func (e *refusedError) Unwrap() error { return e.err }
 
-// admission asks the caller between the manifest and the first layer of a pull. A layer
-// that the daemon has packed is taken to be unpacked, too, and one that it has in another
-// namespace alone to be missing.
-func (r *Runtime) admission(admit func(runtime.Fetch) error) func(images.Handler) images.Handler {
+// admission asks the caller between the manifest and the first layer of a pull, and notes
+// that the registry has the image. A layer that the daemon has packed is taken to be unpacked,
+// too, and one that it has in another namespace alone to be missing.
+func (r *Runtime) admission(admit func(runtime.Fetch) error, published *atomic.Bool) func(images.Handler) images.Handler {
 	return func(next images.Handler) images.Handler {
-		if admit == nil {
-			return next
-		}
 		return images.HandlerFunc(func(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 			children, err := next.Handle(ctx, desc)
 			if err != nil || !images.IsManifestType(desc.MediaType) {
 				return children, err
+			}
+			published.Store(true)
+			if admit == nil {
+				return children, nil
 			}
 			if err := admit(r.missing(ctx, children)); err != nil {
 				return nil, &refusedError{err}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
@@ -50,12 +52,13 @@ func (r *Runtime) Pull(ctx context.Context, req runtime.PullRequest) (runtime.Im
 	defer r.pulling.Delete(lease.ID)
 	session := registry.NewSession(call, r.options.HostsDir, named, req.Auth, req.Progress)
 	defer session.Close()
+	var published atomic.Bool
 	stop := beat(session.Progress)
 	_, err = r.client.Pull(leases.WithLease(call, lease.ID), named.String(),
 		client.WithResolver(session.Resolver()),
 		client.WithPullUnpack,
 		client.WithPullSnapshotter(r.options.Snapshotter),
-		client.WithImageHandlerWrapper(r.admission(req.Admit)),
+		client.WithImageHandlerWrapper(r.admission(req.Admit, &published)),
 	)
 	stop()
 	if refused, ok := errors.AsType[*refusedError](err); ok && ctx.Err() == nil {
@@ -63,7 +66,7 @@ func (r *Runtime) Pull(ctx context.Context, req runtime.PullRequest) (runtime.Im
 	}
 	if err != nil {
 		// The lease stays: it is what keeps the finished layers.
-		return runtime.Image{}, translate(ctx, what, pullError(err))
+		return runtime.Image{}, translate(ctx, what, pullError(err, published.Load()))
 	}
 	session.Progress.Repeat()
 	img, err := r.describe(call, named)
@@ -106,14 +109,21 @@ func (r *Runtime) CanPull(ctx context.Context, ref string, auth *runtime.Registr
 	return translate(ctx, "ask the registry for image "+named.String(), err)
 }
 
-// pullError tells content that is not what its digest says, which only a registry can be
-// the cause of, from the daemon's other refusals.
-func pullError(err error) error {
-	if errdefs.IsFailedPrecondition(native(err)) {
+// pullError tells two errors from those that are what they say: content that is not what its
+// digest says, which only a registry can be the cause of, and a part of a published image that
+// is not found. The registry may lack it, or somebody have pruned it here; another try tells.
+func pullError(err error, published bool) error {
+	switch own := native(err); {
+	case errdefs.IsFailedPrecondition(own):
 		return fmt.Errorf("%w: %w", runtime.ErrRegistryUnavailable, err)
+	case published && errdefs.IsNotFound(own) && !strings.Contains(own.Error(), notForUs):
+		return fmt.Errorf("%w: the image is there, and a part of it is not found, there or on this node: %s", runtime.ErrRegistryUnavailable, own.Error())
 	}
 	return err
 }
+
+// notForUs is what containerd's client says of an image for other kinds of machines alone.
+const notForUs = "no match for platform"
 
 // beat repeats the progress while nothing is asked of the registry, until stopped.
 func beat(p *registry.Progress) (stop func()) {
