@@ -117,8 +117,10 @@ func TestAStopThatGoesWrongEndsNothing(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 			n.daemon.Resume()
 		},
-		"nobody answers":        func(n *node) { n.daemon.Inject(runtimefake.Fault{Op: runtimefake.OpStop, Times: 20, Hangs: true}) },
-		"the daemon refuses it": func(n *node) { n.daemon.Inject(runtimefake.Fault{Op: runtimefake.OpStop, Times: 20, Err: runtime.ErrConflict}) },
+		"nobody answers": func(n *node) { n.daemon.Inject(runtimefake.Fault{Op: runtimefake.OpStop, Times: 20, Hangs: true}) },
+		"the daemon refuses it": func(n *node) {
+			n.daemon.Inject(runtimefake.Fault{Op: runtimefake.OpStop, Times: 20, Err: runtime.ErrConflict})
+		},
 	}
 	for name, trouble := range cases {
 		t.Run(name, func(t *testing.T) {
