@@ -115,7 +115,7 @@ func (r *Runtime) makeTask(ctx context.Context, o observed) (ip netip.Addr, err 
 	}
 	if _, err := r.client.TaskService().Create(ctx, request); err != nil {
 		if err = errgrpc.ToNative(err); isUnderWay(err) {
-			err = fmt.Errorf("%w: an earlier start of it is still under way: %w", runtime.ErrUnavailable, err)
+			err = errors.Join(fmt.Errorf("%w: an earlier start of it is still under way: %w", runtime.ErrUnavailable, err), r.deleteTask(ctx, id))
 		}
 		return ip, err
 	}
@@ -153,7 +153,9 @@ func (r *Runtime) startFailed(ctx context.Context, o observed, run record.Run, c
 }
 
 // isUnderWay: the daemon is still making a task for somebody who did not wait for it, an
-// agent that has died. It gives the task up, or the next start finds and clears it.
+// agent that has died, or has a shim without a task, as one does that was killed at that
+// and started again. Of the first nothing runs: whoever asked for the task has not asked to
+// start it. Both go when the task is deleted, at once or at a later try.
 func isUnderWay(err error) bool {
 	return errdefs.IsAlreadyExists(err) || strings.Contains(err.Error(), "file exists") // the directory of the task
 }
