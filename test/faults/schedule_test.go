@@ -187,11 +187,7 @@ func (d *drama) check(name string) {
 	d.T.Helper()
 	id := d.ids[name]
 	task, lines, reports := d.read(id), d.noted(id), d.reports(id)
-	most := 1 + d.wakes[name]
-	if d.place.Kind == runtime.Docker {
-		most += int(d.daemons.deaths.Load() - d.deaths) // one that dies during a start does not know of it afterwards
-	}
-	if starts := d.starts(id); starts > most {
+	if starts := d.starts(id); starts > 1+d.wakes[name] {
 		d.T.Errorf("%s was started %d times and woken %d times: %q", name, starts, d.wakes[name], lines)
 	}
 	if want := 1; len(reports) != want && task.Status != protocol.StatusCancelled || len(reports) > want {
@@ -205,7 +201,7 @@ func (d *drama) check(name string) {
 	case protocol.StatusCancelled, protocol.StatusStopped:
 	case protocol.StatusCompleted, protocol.StatusFailed:
 		exited := task.Outcome.Reason == protocol.ReasonExited && slices.Contains(lines, fmt.Sprintf("end-%d", code))
-		if !exited && !d.neverBegan(task.Outcome.Reason, lines) {
+		if !exited && !d.lost(task.Outcome.Reason) {
 			d.T.Errorf("%s is %s (%s, code %d: %s), and noted %q", name, task.Status, task.Outcome.Reason, code, task.Outcome.ErrorMessage, lines)
 		}
 	default:
@@ -213,14 +209,10 @@ func (d *drama) check(name string) {
 	}
 }
 
-// neverBegan: a daemon or an agent that dies during a start can leave what looks like a
-// run of which all traces are gone (containerd), or a container that its daemon cannot
-// start any more (Docker). Such a task is failed rather than run twice.
-func (d *drama) neverBegan(reason protocol.Reason, lines []string) bool {
-	if d.place.Kind == runtime.Containerd {
-		return reason == protocol.ReasonExitUnknown && len(lines) == 0
-	}
-	return reason == protocol.ReasonStartFailed && len(lines) == 0 && d.daemons.deaths.Load() > d.deaths
+// lost: a Docker that dies within a start or an end does not know of it afterwards, and
+// nobody can tell how the program ended.
+func (d *drama) lost(reason protocol.Reason) bool {
+	return d.place.Kind == runtime.Docker && reason == protocol.ReasonExitUnknown && d.daemons.deaths.Load() > d.deaths
 }
 
 // perform plays the numbered schedules that come.
