@@ -111,11 +111,7 @@ func (t *table) measurements(cells []string) {
 	if used, total, ok := text.Pair(at(cells, memory)); ok {
 		c.stats.MemoryUsed, c.device.MemoryTotal = text.MiB(used), text.Positive(text.MiB(total))
 	}
-	state := t.bus + 1
-	if t.head[1] != nil {
-		state = column(t.head[1], "GPU-State", -1)
-	}
-	c.state(at(cells, state))
+	c.state(at(cells, column(t.head[1], "GPU-State", t.bus+1)))
 	for _, cell := range cells[:min(memory, len(cells))] {
 		cell = na.ReplaceAllString(cell, "NA")
 		for word := range strings.FieldsSeq(cell) {
