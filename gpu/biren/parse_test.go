@@ -63,7 +63,7 @@ func FuzzParse(f *testing.F) {
 		}
 		seen := map[int]bool{}
 		for _, d := range p.GPUs {
-			if !strings.Contains(string(out), fmt.Sprint(*d.Index)) || seen[*d.Index] {
+			if !strings.Contains(text.Clean(out), fmt.Sprint(*d.Index)) || seen[*d.Index] {
 				t.Errorf("card %d is not in the text, or twice", *d.Index)
 			}
 			seen[*d.Index] = true

@@ -11,6 +11,7 @@ import (
 
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/corpus"
+	"github.com/heteroflow/node-agent/gpu/text"
 	"github.com/heteroflow/node-agent/gpu/tool"
 )
 
@@ -197,7 +198,7 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("card %d: index %v is missing or taken", i, d.Index)
 			}
 			seen[*d.Index] = true
-			if d.Card != nil && !strings.Contains(string(out), fmt.Sprint(*d.Card)) {
+			if d.Card != nil && !strings.Contains(text.Clean(out), fmt.Sprint(*d.Card)) {
 				t.Errorf("card %d is not in the text", *d.Card)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/corpus"
+	"github.com/heteroflow/node-agent/gpu/text"
 	"github.com/heteroflow/node-agent/gpu/tool"
 )
 
@@ -190,7 +191,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%d rows of measurements for %d cards", len(p.Stats), len(p.GPUs))
 		}
 		for i, d := range p.GPUs {
-			if d.Index == nil || !strings.Contains(string(out), fmt.Sprint(*d.Index)) {
+			if d.Index == nil || !strings.Contains(text.Clean(out), fmt.Sprint(*d.Index)) {
 				t.Errorf("card %v is not in the text", d.Index)
 			}
 			if i > 0 && *p.GPUs[i-1].Index >= *d.Index {

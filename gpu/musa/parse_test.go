@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/text"
 	"github.com/heteroflow/node-agent/gpu/tool"
 )
 
@@ -119,7 +120,7 @@ func FuzzParse(f *testing.F) {
 		}
 		seen := map[int]bool{}
 		for _, d := range p.GPUs {
-			printed := strings.Contains(string(out), fmt.Sprint(*d.Index)) || strings.Contains(string(out), "GPU")
+			printed := strings.Contains(text.Clean(out), fmt.Sprint(*d.Index)) || strings.Contains(string(out), "GPU")
 			if !printed || seen[*d.Index] {
 				t.Errorf("card %d is not in the text, or twice", *d.Index)
 			}
