@@ -29,10 +29,7 @@ func checkID(id string) error {
 }
 
 // Inspect returns everything known of one container, by its full id or its name. One of
-// which Docker lost a run has ended nobody knows how.
-//
-// After a power failure the daemon reports containers that were running as exited with
-// code 255; it does not tell this from a program's own 255.
+// which Docker lost a run, or the exit code, has ended nobody knows how.
 func (r *Runtime) Inspect(ctx context.Context, id string) (runtime.Container, error) {
 	if !idOrNames.MatchString(id) {
 		return runtime.Container{}, fmt.Errorf("inspect container: %w: id or name %q", runtime.ErrInvalid, id)
@@ -40,6 +37,9 @@ func (r *Runtime) Inspect(ctx context.Context, id string) (runtime.Container, er
 	c, err := r.inspect(ctx, id)
 	if err == nil {
 		c, err = r.withLost(ctx, c)
+	}
+	if err == nil {
+		c, err = r.doubt(ctx, c)
 	}
 	if err != nil {
 		return runtime.Container{}, fmt.Errorf("inspect container %s: %w", id, err)
