@@ -3,8 +3,10 @@ package runtimetest
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/heteroflow/node-agent/runtime"
 )
@@ -18,6 +20,41 @@ func (s *suite) testDaemon(t *testing.T) {
 	})
 	t.Run("a call whose context has ended returns its error", s.endedContext)
 	t.Run("another client goes on where a closed one ended", s.secondClient)
+	t.Run("the lives of containers leave no file or connection open", s.nothingStaysOpen)
+}
+
+// nothingStaysOpen lives six lives, in each of which a wait is given up.
+func (s *suite) nothingStaysOpen(t *testing.T) {
+	live := func() {
+		c := s.start(t, s.spec("sleep", "10m"))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		if _, err := s.rt.Wait(ctx, c.ID); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("waiting for what runs: %v", err)
+		}
+		if err := s.rt.Stop(t.Context(), c.ID, 0); err != nil {
+			t.Fatal(err)
+		}
+		s.wait(t, c.ID)
+		s.logs(t, c.ID)
+		if err := s.rt.Remove(t.Context(), c.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func() int {
+		fds, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(fds)
+	}
+	live() // as many connections as its client keeps
+	before := open()
+	const lives = 6
+	for range lives {
+		live()
+	}
+	eventually(t, "nothing stays open", func() bool { return open() < before+lives })
 }
 
 func (s *suite) probe(t *testing.T) {
