@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"time"
 	"unicode/utf8"
 
@@ -38,7 +39,7 @@ func ended(c runtime.Container) Result {
 	switch {
 	case c.Exit.Code == nil:
 		r.Reason = protocol.ReasonExitUnknown
-		r.Message = "the runtime lost the exit code"
+		r.Message = cmp.Or(r.Message, "the runtime lost the exit code")
 	case *c.Exit.Code == 0:
 		// Also when a child was killed for memory: the program itself coped.
 		r.Success = true
