@@ -100,13 +100,14 @@ func (r *Reconciler) round(ctx context.Context) error {
 		r.opts.Log.Warn("could not adopt this node's containers; nothing is claimed before that", zap.Error(err))
 		return err
 	}
-	r.opts.Executor.AllowClaims()
-	r.opts.Executor.Retry()
+	// Before anything is claimed: what a crash left may be running on a card that nobody holds.
 	if s, ok := rt.(sweeper); ok {
 		if err := s.Sweep(ctx); err != nil {
 			r.opts.Log.Warn("what a crash left in the container runtime could not all be removed", zap.Error(err))
 		}
 	}
+	r.opts.Executor.AllowClaims()
+	r.opts.Executor.Retry()
 	if err := errors.Join(r.missing(ctx, rt), r.opts.Executor.Forget(ctx)); err != nil {
 		if !errors.Is(err, client.ErrUnauthorized) { // that one is logged by the client
 			r.opts.Log.Warn("could not compare this node's containers with the control plane", zap.Error(err))

@@ -79,7 +79,7 @@ func (e *executor) told() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(e.calls), func(call string) bool {
-		return call == "retry" || call == "allow claims" || call == "adopt results"
+		return slices.Contains([]string{"retry", "allow claims", "adopt results", "sweep"}, call)
 	})
 }
 
@@ -125,12 +125,23 @@ func newScene() *scene {
 		plane:    &plane{stored: make(map[string]protocol.Task), errs: make(map[string]error)},
 		executor: &executor{owned: make(map[string]bool), resumable: make(map[string]bool), fails: make(map[string]error)},
 	}
-	rt := s.daemon.Connect()
+	rt := sweeping{s.daemon.Connect(), s.executor}
 	s.it = reconcile.New(reconcile.Options{
 		NodeID: nodeID, Plane: s.plane, Executor: s.executor, Period: time.Minute, Ready: s.ready, Log: zap.NewNop(),
 		Runtime: func() (runtime.Runtime, error) { return rt, s.away },
 	})
 	return s
+}
+
+// sweeping is a runtime in which a crash has left something that cannot be removed.
+type sweeping struct {
+	runtime.Runtime
+
+	executor *executor
+}
+
+func (s sweeping) Sweep(context.Context) error {
+	return errors.Join(errors.New("busy"), s.executor.note("sweep"))
 }
 
 // has makes the plane believe that the task is here.
@@ -272,8 +283,11 @@ func TestClaimsAreAllowedOnceContainersAndResultsHaveTheirOwners(t *testing.T) {
 				if allowed := s.executor.count("allow claims") > 0; allowed != tc.allowed || allowed != (s.executor.count("retry") > 0) {
 					t.Errorf("got %v, want claims and retries allowed: %v", s.executor.calls, tc.allowed)
 				}
-				if first := slices.Index(s.executor.calls, "allow claims"); tc.allowed && first < slices.Index(s.executor.calls, "adopt results") {
-					t.Errorf("claims before adoption: %v", s.executor.calls)
+				first := slices.Index(s.executor.calls, "allow claims")
+				for _, call := range []string{"adopt results", "sweep"} {
+					if at := slices.Index(s.executor.calls, call); tc.allowed && (at < 0 || first < at) {
+						t.Errorf("claims before %s: %v", call, s.executor.calls)
+					}
 				}
 			})
 		})
