@@ -20,15 +20,16 @@ const (
 // not here, of a newer agent, is unusable: a card is rather kept from a task than
 // given to one for nothing. Those of the first group are of every vendor.
 var weights = map[string]weight{
-	"missing":      unusable, // listed before, and no more
-	"not_listed":   unusable, // on the bus, but the vendor's tool does not list it
-	"no_driver":    unusable, // on the bus, and no driver answers
-	"tool_failed":  unusable, // the question about this card could not be asked
-	"tool_timeout": unusable,
-	"tool_hung":    unusable,
-	"card_error":   unusable, // the tool says "error" of the card
-	"hung":         unusable, // it reads values that no card has
-	"unhealthy":    unusable, // the tool's own verdict
+	"missing":       unusable, // listed before, and no more
+	"not_listed":    unusable, // on the bus, but the vendor's tool does not list it
+	"no_driver":     unusable, // on the bus, and no driver answers
+	"tool_failed":   unusable, // the question about this card could not be asked
+	"tool_timeout":  unusable,
+	"tool_hung":     unusable,
+	"card_error":    unusable, // the tool says "error" of the card
+	"hung":          unusable, // it reads values that no card has
+	"unhealthy":     unusable, // the tool's own verdict
+	"no_permission": unusable, // this card is not the agent's to ask
 
 	// NVIDIA
 	"gpu_lost":           unusable,
