@@ -14,7 +14,7 @@ GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 TOOLKIT     := github.com/NVIDIA/nvidia-container-toolkit
 TOOLS       := $(CURDIR)/.tools
-SCRIPTS     := .ci/run $(wildcard test/daemon/*.sh)
+SCRIPTS     := .ci/run $(wildcard test/*/*.sh)
 
 RUNTIME     ?= docker
 TEST_FLAGS  ?=
@@ -91,6 +91,13 @@ SEED        ?=
 soak: go ## draw random schedules of faults on daemons of its own, for SOAK=1h (as root)
 	HFTEST_REQUIRE_DOCKER=1 HFTEST_REQUIRE_CONTAINERD=1 HFTEST_SOAK=$(SOAK) HFTEST_SEED=$(SEED) \
 	  go test -race -timeout 0 -count 1 -v -run '^TestSoak$$|^TestNoSchedule' ./test/faults
+
+# VM_GROUPS is a pattern of the suites' groups; without KVM the default ones take half an hour.
+VM_GROUPS   ?= memory|limits|exit|process
+
+.PHONY: vm
+vm: go ## run both runtimes' suites in a virtual machine with systemd and cgroup v2 (as root)
+	test/vm/vm.sh '$(VM_GROUPS)'
 
 .PHONY: lint
 lint: go tools ## vet, golangci-lint, shellcheck, known vulnerabilities
