@@ -92,7 +92,7 @@ soak: go ## draw random schedules of faults on daemons of its own, for SOAK=1h (
 	HFTEST_REQUIRE_DOCKER=1 HFTEST_REQUIRE_CONTAINERD=1 HFTEST_SOAK=$(SOAK) HFTEST_SEED=$(SEED) \
 	  go test -race -timeout 0 -count 1 -v -run '^TestSoak$$|^TestNoSchedule' ./test/faults
 
-# VM_GROUPS is a pattern of the suites' groups; without KVM the default ones take half an hour.
+# VM_GROUPS is a pattern of the suites' groups; without KVM the default ones take ten minutes and more.
 VM_GROUPS   ?= memory|limits|exit|process
 
 .PHONY: vm
