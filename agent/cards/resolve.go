@@ -39,8 +39,8 @@ func (c *Cards) Resolve(ctx context.Context, task protocol.Task, info runtime.In
 			devices, err = c.resolve(catalog, task, info)
 			return err
 		})
-		unavailable, passing := errors.AsType[*cdi.UnavailableError](err)
-		if !passing || look == looks {
+		unavailable, ok := errors.AsType[*cdi.UnavailableError](err)
+		if !ok || look == looks {
 			break
 		}
 		c.Log.Warn("card cannot be given to the task; looking again", zap.String("task_id", task.ID),

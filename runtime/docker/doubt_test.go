@@ -62,15 +62,8 @@ func TestACodeThatDockerMakesUpIsNotTakenForTheProgramsOwn(t *testing.T) {
 }
 
 func TestA255OfTheProgramIsKnownAndOneThatDockerStoresWhenItStartsIsNot(t *testing.T) {
-	e := engine.Require(t, engine.Options{})
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	host := "unix://" + e.DockerSocket()
-	r := connect(t, docker.Options{Host: host})
-	b := bench{direct: r, image: pullWorkload(t, r, host), run: "doubt"}
+	e, r, img := ownDocker(t)
+	b := bench{direct: r, image: img, run: "doubt"}
 	own := b.start(t, "exit", "255")
 	t.Cleanup(func() { remove(t, r, own) })
 	exit, err := r.Wait(t.Context(), own)

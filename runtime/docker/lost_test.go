@@ -261,18 +261,24 @@ func TestWhereProcessesCannotBeSeenThatIsSaid(t *testing.T) {
 	}
 }
 
-// A Docker of the test's own is killed once containerd has been asked for the container's
-// processes, and has not stored by then that it runs.
-func TestARunThatAKilledDockerLostIsEndedAndNothingOfItIsLeft(t *testing.T) {
-	e := engine.Require(t, engine.Options{})
+// ownDocker is a Docker that the test may kill, with the workload's image.
+func ownDocker(t *testing.T) (e *engine.Engines, r *docker.Runtime, image string) {
+	t.Helper()
+	e = engine.Require(t, engine.Options{})
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	host := "unix://" + e.DockerSocket()
-	r := connect(t, docker.Options{Host: host})
-	img := pullWorkload(t, r, host)
+	r = connect(t, docker.Options{Host: host})
+	return e, r, pullWorkload(t, r, host)
+}
+
+// A Docker of the test's own is killed once containerd has been asked for the container's
+// processes, and has not stored by then that it runs.
+func TestARunThatAKilledDockerLostIsEndedAndNothingOfItIsLeft(t *testing.T) {
+	e, r, img := ownDocker(t)
 	for try := range 5 {
 		c, err := r.Create(t.Context(), runtime.Spec{
 			Name: fmt.Sprintf("lost-%d", try), Image: img, Args: []string{"sleep", "1h"}, Network: runtime.Network{Mode: runtime.NetworkHost},
