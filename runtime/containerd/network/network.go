@@ -23,7 +23,6 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
-	cniresult "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/heteroflow/node-agent/runtime"
@@ -148,16 +147,11 @@ func (n *Network) add(ctx context.Context, id string, ports []runtime.Port) (net
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("connect %s to bridge %s: %w", id, n.config.Bridge, err)
 	}
-	current, err := cniresult.NewResultFromResult(result)
+	address, err := addressIn(result)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("read the address of %s: %w", id, err)
+		return netip.Addr{}, fmt.Errorf("connect %s to bridge %s: %w", id, n.config.Bridge, err)
 	}
-	for _, ip := range current.IPs {
-		if address, ok := netip.AddrFromSlice(ip.Address.IP); ok {
-			return address.Unmap(), nil
-		}
-	}
-	return netip.Addr{}, fmt.Errorf("connect %s to bridge %s: the plugin gave no address", id, n.config.Bridge)
+	return address, nil
 }
 
 // Down takes a container's network down. That there is none is no error.
@@ -171,10 +165,18 @@ func (n *Network) Down(ctx context.Context, id string) error {
 	// portmap takes down nothing unless it is told of ports, and then all that it ever
 	// set up for this container, whatever the ports are.
 	conf := n.runtimeConf(id, portMappings([]runtime.Port{{Container: 1, Host: 1, Protocol: "tcp"}}))
-	if !isNamespace(n.Path(id)) {
+	address, err := n.addressOf(id)
+	if err != nil {
+		return err
+	}
+	if address.IsValid() {
+		if err := n.showAddress(id, address); err != nil {
+			return fmt.Errorf("show the address of %s to the plugins: %w", id, err)
+		}
+	} else if !isNamespace(n.Path(id)) {
 		conf.NetNS = "" // told so, the plugins take down the rest
 	}
-	list, err := n.listFor(id)
+	list, err := n.listFor(id, address)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/runtime/containerd/network"
@@ -110,6 +111,14 @@ func TestUpAndDownLeaveNothing(t *testing.T) {
 	}
 }
 
+// inNamespace runs a program in a network namespace.
+func inNamespace(t *testing.T, path string, program ...string) {
+	t.Helper()
+	if out, err := exec.Command("nsenter", append([]string{"--net=" + path}, program...)...).CombinedOutput(); err != nil {
+		t.Fatalf("%q: %v: %s", program, err, out)
+	}
+}
+
 func TestWhatACrashLeftIsTakenDown(t *testing.T) {
 	cases := map[string]func(t *testing.T, n *network.Network, c network.Config){
 		"the results were not written yet": func(t *testing.T, _ *network.Network, c network.Config) {
@@ -125,6 +134,30 @@ func TestWhatACrashLeftIsTakenDown(t *testing.T) {
 			if err := os.Truncate(files[0], 50); err != nil {
 				t.Fatal(err)
 			}
+		},
+		"somebody removed the namespace": func(t *testing.T, n *network.Network, _ network.Config) {
+			if err := errors.Join(unix.Unmount(n.Path("one"), unix.MNT_DETACH), os.Remove(n.Path("one"))); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"somebody unmounted the namespace before the results were written": func(t *testing.T, n *network.Network, c network.Config) {
+			if err := errors.Join(unix.Unmount(n.Path("one"), unix.MNT_DETACH), os.RemoveAll(filepath.Join(c.RunDir, "cni"))); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a teardown was cut off when interface and address were gone": func(t *testing.T, n *network.Network, c network.Config) {
+			inNamespace(t, n.Path("one"), "ip", "link", "delete", "eth0")
+			leases, err := filepath.Glob(filepath.Join(c.RunDir, "ipam/heteroflow/10.*"))
+			if err != nil || len(leases) != 1 {
+				t.Fatal(leases, err)
+			}
+			if err := os.Remove(leases[0]); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"somebody changed the address": func(t *testing.T, n *network.Network, _ network.Config) {
+			inNamespace(t, n.Path("one"), "ip", "address", "flush", "dev", "eth0")
+			inNamespace(t, n.Path("one"), "ip", "address", "add", "10.213.240.6/29", "dev", "eth0")
 		},
 	}
 	for name, crash := range cases {
