@@ -127,7 +127,7 @@ type TaskList struct {
 // RegistryAuth is what a registry wants to see: a user with a password, or an
 // identity token.
 type RegistryAuth struct {
-	Server        string `json:"server,omitempty" doc:"Registry host[:port]; absent: the image's."`
+	Server        string `json:"server,omitempty" doc:"Registry host[:port] the credentials are for, to no other of which they are sent; absent: the image's."`
 	Username      string `json:"username,omitempty" doc:"User name."`
 	Password      Secret `json:"password,omitempty" doc:"Password; not together with identity_token."`
 	IdentityToken Secret `json:"identity_token,omitempty" doc:"OAuth2 identity token; not together with password."`

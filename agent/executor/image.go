@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/distribution/reference"
 	"go.uber.org/zap"
 
 	"github.com/heteroflow/node-agent/agent/logging"
@@ -44,12 +47,39 @@ func (t *task) ensureImage(ctx context.Context, rt runtime.Runtime) error {
 
 func (t *task) getImage(ctx context.Context, rt runtime.Runtime, credentials *protocol.RegistryAuth) error {
 	var auth *runtime.RegistryAuth
-	if a := credentials; a != nil {
+	a, foreign := credentials, credentials != nil && !isFor(credentials.Server, t.spec.Image)
+	switch {
+	case foreign:
+		t.log.Warn("credentials not used: they are for another registry than the image's", logging.Image(t.spec.Image), zap.String("server", a.Server))
+	case a != nil:
 		auth = &runtime.RegistryAuth{Username: a.Username, Password: a.Password.Reveal(), IdentityToken: a.IdentityToken.Reveal()}
 	}
-	return t.persist(ctx, "get the image", func(ctx context.Context) error {
+	err := t.persist(ctx, "get the image", func(ctx context.Context) error {
 		return t.e.Puller.Ensure(ctx, rt, t.id, t.spec.Image, auth)
 	})
+	if foreign && errors.Is(err, runtime.ErrUnauthorized) {
+		err = fmt.Errorf("%w; registry_auth is for %q, not for this image's registry, and was not used", err, a.Server)
+	}
+	return err
+}
+
+// hub are the names of Docker Hub, the second of which Docker's own files of credentials have.
+var hub = []string{"docker.io", "index.docker.io", "registry-1.docker.io"}
+
+// isFor tells whether credentials for a server may go to the image's registry. Those for no
+// server in particular may; a server may be written as a URL.
+func isFor(server, image string) bool {
+	named, err := runtime.ParseReference(image)
+	if server == "" || err != nil { // without a reference there is no pull
+		return true
+	}
+	_, host, isURL := strings.Cut(server, "://")
+	if !isURL {
+		host = server
+	}
+	host, _, _ = strings.Cut(host, "/")
+	registry := reference.Domain(named)
+	return strings.EqualFold(host, registry) || registry == hub[0] && slices.Contains(hub, strings.ToLower(host))
 }
 
 // freshCredentials reads the task again for its credentials; nil: it has no others than

@@ -54,6 +54,43 @@ func TestRefusedCredentialsAreReadAnewOnce(t *testing.T) {
 	}
 }
 
+func TestCredentialsGoToTheRegistryTheyAreForAlone(t *testing.T) {
+	const hubImage = "docker.io/team/app:v1"
+	completed := ending{protocol.StatusCompleted, protocol.ReasonExited, 0, false}
+	refused := ending{protocol.StatusFailed, protocol.ReasonRegistryDenied, -1, false}
+	cases := map[string]struct {
+		image, server, wants string
+		want                 ending
+	}{
+		"for no registry in particular":             {image, "", "own", completed},
+		"for the image's":                           {image, "registry.example", "own", completed},
+		"for it in other letters and as a URL":      {image, "https://Registry.example/v2/", "own", completed},
+		"for another":                               {image, "other.example", "own", refused},
+		"for another port of its host":              {image, "registry.example:5000", "own", refused},
+		"for one whose name begins with it":         {image, "registry.example.com", "own", refused},
+		"for another, and the image is for all":     {image, "other.example", "", completed},
+		"for Docker Hub":                            {hubImage, "docker.io", "own", completed},
+		"for Docker Hub as Docker's own files have": {hubImage, "https://index.docker.io/v1/", "own", completed},
+		"for Docker Hub, and the image is not":      {image, "docker.io", "own", refused},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			onNode(t, func(n *node) {
+				n.daemon.Publish(tc.image, runtimefake.Published{Wants: tc.wants})
+				n.plane.add("1", tc.image, withLogin("own"), func(task *protocol.Task) { task.RegistryAuth.Server = tc.server })
+				n.ends(time.Minute, "1", tc.want.Status)
+				updates := n.plane.updates("1", over...)
+				if diff := cmp.Diff(tc.want, endingOf(t, updates)); diff != "" {
+					t.Error(diff)
+				}
+				if says := strings.Contains(updates[0].ErrorMessage, "registry_auth is for"); says != (tc.want == refused) {
+					t.Errorf("the reason is told as %q", updates[0].ErrorMessage)
+				}
+			})
+		})
+	}
+}
+
 func TestAPrivateImageOnTheNodeIsForTheTasksOfItsTenant(t *testing.T) {
 	for _, tenants := range []bool{true, false} {
 		onNode(t, func(n *node) {
