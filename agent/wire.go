@@ -61,7 +61,7 @@ func (a *Agent) wireTasks() error {
 			RuntimeRoot: func() string { return a.connector.Status().Info.RootDir },
 			LogLimits:   runtime.LogLimits{MaxBytes: a.cfg.Tasks.ContainerLogSize, MaxFiles: a.cfg.Tasks.ContainerLogs},
 		},
-		Workers: workers(a.cfg.Tasks.Workers), LogTail: a.cfg.Tasks.LogTailBytes,
+		Workers: workers(a.cfg.Tasks.Workers), MinAge: a.cfg.Tasks.MinContainerAge, LogTail: a.cfg.Tasks.LogTailBytes,
 		Poll: executor.PollPolicy{Period: a.cfg.Tasks.PollPeriod, Relaxed: a.cfg.Tasks.WakePollPeriod, Relax: a.waker.Working},
 		Report: executor.ReportPolicy{
 			Attempts: a.cfg.Report.Attempts, InitialBackoff: a.cfg.Report.InitialBackoff,

@@ -80,6 +80,7 @@ type Tasks struct {
 	PollPeriod       time.Duration `koanf:"poll_period" doc:"Time between polls for new tasks and for changes to running ones."`
 	WakePollPeriod   time.Duration `koanf:"wake_poll_period" doc:"The same while the server's wake channel works, as a safety net."`
 	ReconcilePeriod  time.Duration `koanf:"reconcile_period" doc:"Time between comparisons of this node's containers with the server's tasks."`
+	MinContainerAge  time.Duration `koanf:"min_container_age" doc:"A container younger than this is not removed for the server's saying that its task has ended, is another node's or is not known, which may not have reached all of the server yet. What the server asks for is done at any age: to stop or cancel a task, to run it anew here, or to delete one that it had here before."`
 	ContainerLogSize int64         `koanf:"container_log_bytes" doc:"Size in bytes at which a task's log file is rotated."`
 	ContainerLogs    int           `koanf:"container_log_files" doc:"Log files kept for a task."`
 	LogTailBytes     int64         `koanf:"log_tail_bytes" doc:"How much of the end of a task's output is sent with its result, in bytes."`
@@ -131,6 +132,7 @@ func Default() Config {
 			PollPeriod:       5 * time.Second,
 			WakePollPeriod:   time.Minute,
 			ReconcilePeriod:  time.Minute,
+			MinContainerAge:  time.Minute,
 			ContainerLogSize: 16 << 20,
 			ContainerLogs:    4,
 			LogTailBytes:     64 << 10,

@@ -46,6 +46,7 @@ func (c Config) Validate() error {
 	v.atLeast("tasks.poll_period", c.Tasks.PollPeriod, 100*time.Millisecond)
 	v.atLeast("tasks.wake_poll_period", c.Tasks.WakePollPeriod, 100*time.Millisecond)
 	v.atLeast("tasks.reconcile_period", c.Tasks.ReconcilePeriod, 100*time.Millisecond)
+	v.atLeast("tasks.min_container_age", c.Tasks.MinContainerAge, 0)
 	v.atLeast("pull.timeout", c.Pull.Timeout, time.Second)
 	v.atLeast("pull.inactivity_timeout", c.Pull.InactivityTimeout, time.Second)
 	v.atLeast("report.initial_backoff", c.Report.InitialBackoff, time.Millisecond)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/heteroflow/node-agent/agent/logging"
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
+	"github.com/heteroflow/node-agent/agent/wallclock"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
 )
@@ -26,7 +27,8 @@ func (e *Executor) Adopt(c runtime.Container) error {
 		return nil
 	}
 	t := e.newTask(id.TaskID, id.Generation, Claimed)
-	t.container, t.supervision = c.ID, id.Supervision
+	t.hasContainer(c.ID, ageOf(c))
+	t.supervision = id.Supervision
 	if owed, ok, err := e.results.Get(id.TaskID); err != nil {
 		return fmt.Errorf("adopt container %s: %w", c.Name, err)
 	} else if ok && owed.Generation == id.Generation && c.State != runtime.StateRunning { // else it is of an earlier run
@@ -41,6 +43,15 @@ func (e *Executor) Adopt(c runtime.Container) error {
 	return e.adopt(t, "container adopted", logging.ContainerID(c.ID), logging.ContainerState(c.State))
 }
 
+// ageOf is a container's age by the clock on the wall, which may have been set since it was
+// made. One that the runtime knows no time of counts as new.
+func ageOf(c runtime.Container) time.Duration {
+	if c.CreatedAt.IsZero() {
+		return 0
+	}
+	return max(0, wallclock.Now().Sub(c.CreatedAt))
+}
+
 // Resume launches a task that was claimed, perhaps by an earlier agent, and of which
 // nothing has run yet. It reports whether the journal knows that to be so.
 func (e *Executor) Resume(task protocol.Task) (bool, error) {
@@ -49,7 +60,7 @@ func (e *Executor) Resume(task protocol.Task) (bool, error) {
 		return false, err
 	}
 	t := e.newTask(task.ID, task.Generation, Claimed)
-	t.spec = &task
+	t.spec, t.known = &task, true
 	return true, e.adopt(t, "launch of a claimed task taken up")
 }
 

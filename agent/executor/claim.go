@@ -105,7 +105,7 @@ func (e *Executor) afterConflict(ctx context.Context, id string, conflict error)
 func (e *Executor) launch(task protocol.Task) error {
 	task.NodeID = e.NodeID // the compare-and-set says so, should the answer not
 	t := e.newTask(task.ID, task.Generation, Claimed)
-	t.spec = &task
+	t.spec, t.known = &task, true
 	if err := e.take(t); !errors.Is(err, errOwned) {
 		return err
 	}

@@ -63,6 +63,9 @@ type Options struct {
 	Log  *zap.Logger
 
 	Workers int // tasks that may run at once
+	// MinAge is how old a container must be to go by a fact that nobody asked for: that its
+	// task has ended elsewhere, is another node's, or was never seen by this agent.
+	MinAge  time.Duration
 	Poll    PollPolicy
 	Report  ReportPolicy
 	LogTail int64 // bytes of output sent with a result

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -19,12 +20,13 @@ var heldStatuses = []protocol.TaskStatus{
 	protocol.StatusRunning, protocol.StatusStopping, protocol.StatusSleeping, protocol.StatusAsleep, protocol.StatusWaking,
 }
 
-// followPeriod does not relax while a task seems deleted: that takes more than one answer
-// to believe, and nobody tells when to ask for the next.
+// followPeriod does not relax while a task seems to be over and that is not believed yet:
+// nobody tells when to ask again.
 func (e *Executor) followPeriod() time.Duration {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.missing) > 0 {
+	missing := len(e.missing)
+	e.mu.Unlock()
+	if missing > 0 || slices.ContainsFunc(e.owned(), (*task).sparing) {
 		return e.Poll.Period
 	}
 	return e.Poll.period()

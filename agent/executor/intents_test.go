@@ -113,7 +113,9 @@ func TestATaskThatIsOverForThisNodeLeavesNothingAndReportsNothing(t *testing.T) 
 		"it was cancelled":                    {func(n *node) { n.plane.setStatus("1", protocol.StatusCancelled) }, protocol.StatusCancelled},
 		"it was deleted":                      {func(n *node) { n.plane.remove("1") }, ""},
 		"it was given to another node":        {func(n *node) { n.plane.set("1", func(t *protocol.Task) { t.NodeID = "node-2" }) }, protocol.StatusRunning},
-		"it was given to this node once more": {func(n *node) { n.plane.set("1", func(t *protocol.Task) { t.Generation, t.NodeID = 2, "node-2" }) }, protocol.StatusRunning},
+		"it was given to this node once more": {func(n *node) { n.plane.set("1", func(t *protocol.Task) { t.Generation = 2 }) }, protocol.StatusRunning},
+		"it was given to another once more":   {func(n *node) { n.plane.set("1", func(t *protocol.Task) { t.Generation, t.NodeID = 2, "node-2" }) }, protocol.StatusRunning},
+		"it was ended by somebody else":       {func(n *node) { n.plane.setStatus("1", protocol.StatusFailed) }, protocol.StatusFailed},
 	}
 	moments := map[string]struct {
 		prepare func(n *node)
@@ -143,7 +145,7 @@ func TestATaskThatIsOverForThisNodeLeavesNothingAndReportsNothing(t *testing.T) 
 					n.plane.add("1", image)
 					n.until(3*time.Minute, moment, func() bool { return m.busy(n) })
 					f.tell(n)
-					n.ends(time.Minute, "1", f.status)
+					n.ends(2*time.Minute, "1", f.status)
 					if updates := n.plane.updates("1", over...); len(updates) != 0 {
 						t.Errorf("reported: %+v", updates)
 					}

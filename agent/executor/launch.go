@@ -120,7 +120,7 @@ func (t *task) create(ctx context.Context, rt runtime.Runtime, spec runtime.Spec
 	default:
 		return fail(protocol.ReasonStartFailed, err)
 	}
-	t.container = c.ID
+	t.hasContainer(c.ID, 0)
 	for _, warning := range c.Warnings {
 		t.log.Warn("the runtime warns about the container", logging.ContainerID(c.ID), zap.String("warning", warning))
 	}

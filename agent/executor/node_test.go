@@ -35,6 +35,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	nodeID = "node-1"
 	image  = "registry.example/app:v1"
+	minAge = time.Minute
 )
 
 // node is a machine: a container daemon, a state directory, a control plane it reports to
@@ -53,9 +54,10 @@ type node struct {
 	space   space
 	policy  executor.ReportPolicy
 	drained atomic.Bool
-	tenants bool           // images on the node are for those only who could pull them
-	agent   *agent         // nil: none runs
-	wakes   map[string]int // how often the plane had an assignment woken
+	tenants bool            // images on the node are for those only who could pull them
+	agent   *agent          // nil: none runs
+	wakes   map[string]int  // how often the plane had an assignment woken
+	asked   map[string]bool // of which tasks the plane has asked for something
 
 	mu   sync.Mutex
 	hook func() // called at every moment at which the agent may be killed; nil: nothing is
@@ -155,7 +157,7 @@ func (n *node) start() {
 		Puller:  pull.New(pull.Config{Attempts: 3, Timeout: 5 * time.Minute, InactivityTimeout: time.Minute, Room: n.space.images, UnpackFactor: 2, TrustNodeCache: !n.tenants}, log),
 		Builder: taskcontainer.Builder{Fence: fence, LogLimits: runtime.LogLimits{MaxBytes: 1 << 20, MaxFiles: 2}},
 		Devices: n.devices, Processes: n.procs, Free: n.space.of, Workers: n.workers, Poll: executor.PollPolicy{Period: 5 * time.Second, Relaxed: time.Minute, Relax: func() bool { return false }},
-		Report: n.policy, LogTail: protocol.MaxLogTailBytes,
+		MinAge: minAge, Report: n.policy, LogTail: protocol.MaxLogTailBytes,
 	})
 	if err != nil {
 		n.t.Fatal(err)

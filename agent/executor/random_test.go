@@ -80,6 +80,7 @@ func (n *node) move(id string, to protocol.TaskStatus) {
 			return
 		}
 		t.Status = to
+		n.asked[id] = true
 		switch to {
 		case protocol.StatusScheduled:
 			t.Generation++
@@ -108,7 +109,7 @@ var programs = map[string]runtimefake.Program{
 
 // survive lets the schedule happen and checks what must hold whatever it is.
 func (n *node) survive(schedule []event) {
-	n.wakes = make(map[string]int)
+	n.wakes, n.asked = make(map[string]int), make(map[string]bool)
 	n.daemon.OnRemove = n.mayGo
 	for _, id := range slices.Sorted(maps.Keys(programs)) {
 		ref := "registry.example/" + id + ":v1"
@@ -146,6 +147,11 @@ func (n *node) mayGo(c containers.Container) {
 	task := n.plane.get(id.TaskID)
 	if task.ID != "" && !task.Status.Terminal() && task.NodeID == nodeID && task.Generation == id.Generation {
 		n.t.Errorf("the container of task %s was removed while it was %s", task.ID, task.Status)
+	}
+	// A program that would run on has been ended by the agent.
+	age := time.Since(c.CreatedAt)
+	if p := programs[id.TaskID]; age < minAge && !c.StartedAt.IsZero() && (p.Forever || p.Runs > minAge) && task.ID != "" && !n.asked[id.TaskID] {
+		n.t.Errorf("the container of task %s was ended and removed when it was %v old, and nobody had asked for that", task.ID, age)
 	}
 }
 

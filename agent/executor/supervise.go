@@ -134,8 +134,9 @@ const confirmPause = 5 * time.Second
 // given to another. over: there is nothing to supervise, as the result says.
 func (t *task) firstStart(ctx context.Context, rt runtime.Runtime, c runtime.Container) (result *Result, over bool, err error) {
 	stored, err := t.e.Plane.Task(ctx, t.id)
+	v := viewOf(stored, t.e.NodeID, t.generation)
 	if err == nil {
-		t.observe(viewOf(stored, t.e.NodeID, t.generation))
+		t.observe(v)
 	} else if ctx.Err() == nil {
 		t.log.Warn("container not started before the control plane confirms the task", logging.ContainerID(c.ID), zap.Error(err))
 	}
@@ -149,7 +150,7 @@ func (t *task) firstStart(ctx context.Context, rt runtime.Runtime, c runtime.Con
 		return neverStarted(c.ID), true, nil
 	case wantRun:
 	}
-	if err != nil || !runs(stored.Status) {
+	if err != nil || v.over != "" || !runs(stored.Status) {
 		return nil, false, t.pause(ctx, confirmPause)
 	}
 	err = t.start(ctx, rt, c.StartedAt)

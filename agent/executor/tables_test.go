@@ -89,9 +89,11 @@ func TestATaskIsOverForThisNodeByAFactOnly(t *testing.T) {
 		"its status is from the future":       {protocol.Task{Status: "future", NodeID: "n", Generation: 3}, ""},
 		"it is an earlier assignment":         {protocol.Task{Status: "running", NodeID: "n", Generation: 2}, ""},
 		"it is another node's":                {protocol.Task{Status: "running", NodeID: "m", Generation: 3}, overMoved},
-		"it is a later assignment":            {protocol.Task{Status: "scheduled", NodeID: "n", Generation: 4}, overMoved},
+		"it is a later assignment":            {protocol.Task{Status: "scheduled", NodeID: "n", Generation: 4}, overAnew},
+		"it is a later assignment, moved":     {protocol.Task{Status: "scheduled", NodeID: "m", Generation: 4}, overMoved},
 		"it has ended":                        {protocol.Task{Status: "completed", NodeID: "n", Generation: 3}, overTerminal},
-		"it has ended, and no node is named":  {protocol.Task{Status: "cancelled", Generation: 3}, overTerminal},
+		"it has ended, and no node is named":  {protocol.Task{Status: "stopped", Generation: 3}, overTerminal},
+		"it was cancelled":                    {protocol.Task{Status: "cancelled", NodeID: "n", Generation: 3}, overCancelled},
 		"it has ended on another node, moved": {protocol.Task{Status: "failed", NodeID: "m", Generation: 3}, overMoved},
 	}
 	for name, tc := range cases {

@@ -40,6 +40,9 @@ type task struct {
 	// State shared with those who tell the owner something.
 	mu      sync.Mutex
 	phase   Phase
+	made    time.Time // when the container was made, with a monotonic reading; zero: there is none yet
+	known   bool      // the control plane has said that it has this assignment
+	spared  bool      // it says that the task is over, and the container is too young for that
 	view    view
 	want    want
 	abandon context.CancelCauseFunc // ends a launch; nil when none is under way
@@ -150,10 +153,23 @@ func (t *task) viewNow() view {
 	return t.view
 }
 
-// observe tells the owner what the control plane says of its task.
+// observe tells the owner what the control plane says of its task. Of a container that is
+// too young to go by a fact it is to be asked again.
 func (t *task) observe(v view) {
 	t.mu.Lock()
-	changed := v != t.view
+	t.known = t.known || v.here
+	if v.over == overDeleted {
+		v.asked = t.known
+	}
+	spared := t.spared
+	if t.spared = !v.counts(t.made, t.e.MinAge); t.spared {
+		t.mu.Unlock()
+		if !spared {
+			t.log.Info("left alone so far: the container is too young to go by that", zap.String("over", v.over), zap.Duration("min_age", t.e.MinAge))
+		}
+		return
+	}
+	changed := v.status != t.view.status || v.over != t.view.over
 	t.view = v
 	t.want = v.wants(t.want)
 	if t.abandon != nil && t.want.ends() {
@@ -166,6 +182,21 @@ func (t *task) observe(v view) {
 	if changed || v.demands() {
 		t.nudge()
 	}
+}
+
+// hasContainer notes that there is a container, and how old it is.
+func (t *task) hasContainer(id string, age time.Duration) {
+	t.container = id
+	t.mu.Lock()
+	t.made = time.Now().Add(-age)
+	t.mu.Unlock()
+}
+
+// sparing tells whether the container is left alone for its youth only.
+func (t *task) sparing() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.spared
 }
 
 // abandonable makes cancel end the launch when the task is not wanted any more; nil ends

@@ -43,7 +43,7 @@ type Options struct {
 
 // Fast makes the agent's loops turn several times a second.
 var Fast = []string{
-	"heartbeat.period=300ms", "tasks.poll_period=200ms", "tasks.wake_poll_period=1m", "tasks.reconcile_period=1s",
+	"heartbeat.period=300ms", "tasks.poll_period=200ms", "tasks.wake_poll_period=1m", "tasks.reconcile_period=1s", "tasks.min_container_age=1s",
 	"tasks.workers=4", "report.initial_backoff=100ms", "report.max_backoff=500ms",
 }
 
