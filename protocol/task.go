@@ -138,7 +138,7 @@ func (a RegistryAuth) String() string { return fmt.Sprintf("%s@%s", a.Username, 
 
 // Volume is one host directory or file in a container.
 type Volume struct {
-	HostPath      string `json:"host_path" doc:"Absolute, clean path on the node."`
+	HostPath      string `json:"host_path" doc:"Absolute path on the node; one that holds .. is denied."`
 	ContainerPath string `json:"container_path" doc:"Absolute, clean path in the container; not /, and each one once."`
 	ReadOnly      bool   `json:"read_only,omitempty" doc:"Mounted read-only."`
 }

@@ -94,7 +94,10 @@ func (t Task) validateMounts(p *problems) {
 	seen := map[string]int{}
 	for i, v := range t.Volumes {
 		field := fmt.Sprintf("volumes[%d]", i)
-		p.absolutePath(field+".host_path", v.HostPath)
+		p.line(field+".host_path", v.HostPath, MaxPathBytes)
+		if v.HostPath == "" {
+			p.add(field+".host_path", "is missing")
+		}
 		p.absolutePath(field+".container_path", v.ContainerPath)
 		if v.ContainerPath == "/" {
 			p.add(field+".container_path", "is the container's root")

@@ -81,7 +81,7 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 		"a container path that climbs":         {func(t *Task) { t.Volumes = []Volume{{"/a", "/b/../c", false}} }, []string{"volumes[0].container_path"}},
 		"the container's root":                 {func(t *Task) { t.Volumes = []Volume{{"/a", "/", false}} }, []string{"volumes[0].container_path"}},
 		"the same container path twice":        {func(t *Task) { t.Volumes = []Volume{{"/a", "/b", false}, {"/c", "/b", true}} }, []string{"volumes[1].container_path"}},
-		"a host path that climbs":              {func(t *Task) { t.Volumes = []Volume{{"/data/../etc", "/b", false}} }, []string{"volumes[0].host_path"}},
+		"a host path with a line break":        {func(t *Task) { t.Volumes = []Volume{{"/data\n/etc", "/b", false}} }, []string{"volumes[0].host_path"}},
 		"a volume without paths":               {func(t *Task) { t.Volumes = []Volume{{}} }, []string{"volumes[0].host_path", "volumes[0].container_path"}},
 		"too many volumes":                     {func(t *Task) { t.Volumes = make([]Volume, MaxVolumes+1) }, []string{"volumes"}},
 		"an unknown network":                   {func(t *Task) { t.Network = "mesh" }, []string{"network"}},

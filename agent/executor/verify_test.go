@@ -61,6 +61,32 @@ func TestAContainerWithTheVolumesItWasGivenRunsAndIsLookedIntoOnce(t *testing.T)
 	})
 }
 
+func TestAVolumeIsRefusedByTheFenceHoweverItsPathIsWritten(t *testing.T) {
+	cases := map[string]struct {
+		path func(share string) string
+		says string // empty: it is allowed
+	}{
+		"a step upwards":                    {func(share string) string { return share + "/../etc" }, `".."`},
+		"a step upwards that stays inside":  {func(share string) string { return share + "/a/.." }, `".."`},
+		"a path from nowhere in particular": {func(string) string { return "data" }, "not absolute"},
+		"another directory":                 {func(string) string { return "/etc" }, "outside"},
+		"a slash at the end":                {func(share string) string { return share + "/" }, ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			onNode(t, func(n *node) {
+				n.daemon.AddImage(image, ours)
+				n.plane.add("1", image, mounted(tc.path(n.share), n.share))
+				if tc.says != "" {
+					n.refused("1", protocol.ReasonVolumeDenied, tc.says)
+				} else {
+					n.runs("1")
+				}
+			})
+		})
+	}
+}
+
 func TestAContainerThatGotAnotherVolumeIsKilled(t *testing.T) {
 	onNode(t, func(n *node) {
 		n.daemon.AddImage(image, ours)
