@@ -134,8 +134,11 @@ func (t *task) stale(ctx context.Context, rt runtime.Runtime, holder lease.Owner
 	}
 }
 
-// release gives up the task's cards: no process of it can be left.
-func (t *task) release() { t.e.leases.Release(t.owner()) }
+// release gives up what the task holds of the node: no process of it can be left.
+func (t *task) release() {
+	t.e.leases.Release(t.owner())
+	t.e.shm.end(t)
+}
 
 // ownsAssignment reports whether this assignment of a task has an owner.
 func (e *Executor) ownsAssignment(o lease.Owner) bool {

@@ -124,6 +124,7 @@ type Executor struct {
 	// recording keeps a record that a claim makes from being taken for the one before it.
 	recording sync.Mutex
 	leases    lease.Book // who has which card
+	shm       promises   // of the host's shared memory
 	leftovers leftovers
 
 	claimKick  loop.Kicker
@@ -275,6 +276,7 @@ func (e *Executor) take(t *task) error {
 
 // release ends the ownership of a task.
 func (e *Executor) release(t *task) {
+	e.shm.end(t)
 	e.mu.Lock()
 	delete(e.tasks, t.id)
 	delete(e.missing, t.id)

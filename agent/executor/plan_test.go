@@ -102,6 +102,45 @@ func TestAnEngineIsRefusedWhereTheHostHasTooLittleSharedMemoryAndOnlyThere(t *te
 	}
 }
 
+// Engines take the host's shared memory long after they were let in: what is free then is
+// what is free now.
+func TestEnginesThatAreLaunchedAtOnceAreNotPromisedTheSameSharedMemory(t *testing.T) {
+	const mib = int64(1) << 20
+	engine := func(t *protocol.Task) { t.Type = protocol.TaskInference }
+	withCards(t, runtimefake.Program{Forever: true}, func(n *node) {
+		n.daemon.Publish(vllmImage, runtimefake.Published{Program: runtimefake.Program{Forever: true}, Takes: time.Minute})
+		n.space.set(preflight.HostShm, preflight.Space{Bytes: 300 * mib}) // for two, which need 128 MiB each
+		for _, id := range []string{"1", "2", "3"} {
+			n.plane.add(id, vllmImage, engine)
+		}
+		var run, failed []string
+		n.until(5*time.Minute, "two of them run and one is refused", func() bool {
+			run, failed = nil, nil
+			for _, id := range []string{"1", "2", "3"} {
+				switch {
+				case n.plane.status(id) == protocol.StatusFailed:
+					failed = append(failed, id)
+				case n.state(id) == runtime.StateRunning:
+					run = append(run, id)
+				}
+			}
+			return len(run) == 2 && len(failed) == 1
+		})
+		n.refused(failed[0], protocol.ReasonShmTooSmall, "300 MiB (314572800 bytes) are free", "256 MiB (268435456 bytes) of these for tasks")
+
+		// What was promised to one that has ended is there for the next.
+		n.plane.setStatus(run[0], protocol.StatusStopping)
+		n.ends(time.Minute, run[0], protocol.StatusStopped)
+		n.plane.add("4", vllmImage, engine)
+		n.runs("4")
+
+		// What they have taken is not promised any more.
+		n.space.set(preflight.HostShm, preflight.Space{Bytes: 44 * mib})
+		n.plane.add("5", vllmImage, engine)
+		n.refused("5", protocol.ReasonShmTooSmall, "44 MiB (46137344 bytes) are free: remove")
+	})
+}
+
 func TestASharedMemoryLargerThanTheMemoryIsTold(t *testing.T) {
 	withCards(t, runtimefake.Program{Forever: true}, func(n *node) {
 		n.plane.add("1", image, func(t *protocol.Task) { t.ShmSizeBytes, t.MemoryBytes = 2<<30, 2<<30 })

@@ -80,23 +80,41 @@ func own(t protocol.Task, e *engine) int64 {
 // cardsOf counts the cards and parts of cards that a task's processes share out.
 func cardsOf(t protocol.Task) int { return len(t.Devices) + len(t.Slices) }
 
+// Promised is what of the host's shared memory is promised to tasks that run or are being
+// launched.
+type Promised struct {
+	Bytes int64 // to all of them together
+	Free  int64 // what was free before the first of them took any
+}
+
+// Left is the part of it that they have not taken yet, with so much free now. Nobody tells
+// who takes what: what has become less since counts as theirs, as it mostly is.
+func (p Promised) Left(free Space) int64 { return max(0, p.Bytes-max(0, p.Free-free.Bytes)) }
+
 // ShmError says that the host has too little shared memory.
 type ShmError struct {
 	What       string // that needs it
 	Need, Free int64  // bytes
+	Promised   int64  // of the free ones, to other tasks
 }
 
 // Error gives the numbers and the ways out.
 func (e *ShmError) Error() string {
-	return fmt.Sprintf("%s needs %s of the host's %s (%d bytes), of which %s (%d bytes) are free: "+
+	promised := ""
+	if e.Promised > 0 {
+		promised = fmt.Sprintf(", %s (%d bytes) of these for tasks that were launched before and have not taken them yet", size(e.Promised), e.Promised)
+	}
+	return fmt.Sprintf("%s needs %s of the host's %s (%d bytes), of which %s (%d bytes) are free%s: "+
 		"remove what is left there, remount it larger, or have the task say ipc private and shm_size_bytes",
-		e.What, size(e.Need), HostShm, e.Need, size(e.Free), e.Free)
+		e.What, size(e.Need), HostShm, e.Need, size(e.Free), e.Free, promised)
 }
 
-// Check refuses, with a *ShmError, what the host's /dev/shm cannot hold.
-func (s Shm) Check(free Space) error {
-	if free.Bytes >= s.HostBytes {
+// Check refuses, with a *ShmError, what the host's /dev/shm cannot hold beside what is
+// promised to others.
+func (s Shm) Check(free Space, others Promised) error {
+	left := others.Left(free)
+	if free.Bytes-left >= s.HostBytes {
 		return nil
 	}
-	return &ShmError{What: s.what, Need: s.HostBytes, Free: free.Bytes}
+	return &ShmError{What: s.what, Need: s.HostBytes, Free: free.Bytes, Promised: left}
 }

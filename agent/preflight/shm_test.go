@@ -85,19 +85,28 @@ func TestATaskGetsTheSharedMemoryItsWorkNeeds(t *testing.T) {
 func TestAHostWithTooLittleSharedMemoryIsToldWithTheNumbers(t *testing.T) {
 	vllm := preflight.ShmFor(onCards(4, protocol.TaskInference, "vllm/vllm-openai:v1"), false)
 	own := preflight.ShmFor(onCards(4, protocol.TaskTraining, "app"), false)
+	promised := func(bytes, free int64) preflight.Promised { return preflight.Promised{Bytes: bytes, Free: free} }
 	cases := map[string]struct {
-		shm  preflight.Shm
-		free int64
-		want []string // nothing: it is not refused
+		shm    preflight.Shm
+		free   int64
+		others preflight.Promised
+		want   []string // nothing: it is not refused
 	}{
-		"just too little":            {vllm, gib - 1, []string{"vllm on 4 card(s)", "1.0 GiB", "1073741824", "1023 MiB", "1073741823", "shm_size_bytes"}},
-		"nothing at all":             {vllm, 0, []string{"0 MiB (0 bytes)"}},
-		"just enough":                {vllm, gib, nil},
-		"work that does not need it": {own, 0, nil},
+		"just too little":                      {vllm, gib - 1, promised(0, 0), []string{"vllm on 4 card(s)", "1.0 GiB", "1073741824", "1023 MiB", "1073741823", "are free: remove", "shm_size_bytes"}},
+		"nothing at all":                       {vllm, 0, promised(0, 0), []string{"0 MiB (0 bytes)"}},
+		"just enough":                          {vllm, gib, promised(0, 0), nil},
+		"work that does not need it":           {own, 0, promised(0, 0), nil},
+		"all of it is promised":                {vllm, gib, promised(gib, gib), []string{"1.0 GiB (1073741824 bytes) are free", "1.0 GiB (1073741824 bytes) of these for tasks"}},
+		"enough beside what is promised":       {vllm, 3 * gib, promised(2*gib, 3*gib), nil},
+		"a byte too little beside it":          {vllm, 3*gib - 1, promised(2*gib, 3*gib-1), []string{"2.0 GiB (2147483648 bytes) of these"}},
+		"what was promised is taken":           {vllm, gib, promised(2*gib, 3*gib), nil},
+		"half of it is":                        {vllm, 2 * gib, promised(2*gib, 3*gib), nil},
+		"others have taken more than promised": {vllm, gib, promised(gib, 9*gib), nil},
+		"others have freed some":               {vllm, 2 * gib, promised(gib, gib), nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := tc.shm.Check(preflight.Space{Bytes: tc.free})
+			err := tc.shm.Check(preflight.Space{Bytes: tc.free}, tc.others)
 			if len(tc.want) == 0 {
 				if err != nil {
 					t.Errorf("refused: %v", err)
