@@ -18,7 +18,7 @@ type Device struct {
 	DriverVersion   string     `json:"driver_version,omitempty"`
 	FirmwareVersion string     `json:"firmware_version,omitempty"`
 	Serial          string     `json:"serial,omitempty"`
-	MIGMode         string     `json:"mig_mode,omitempty"` // "enabled" or "disabled": the mode now, never a pending one
+	MIGMode         string     `json:"mig_mode,omitempty"` // the mode now, never a pending one
 	Instances       []Instance `json:"instances,omitempty"`
 
 	// Card and Chip are the board and chip numbers of tools that count so
@@ -29,6 +29,12 @@ type Device struct {
 	Chip  *int `json:"-"`
 	Minor *int `json:"-"`
 }
+
+// MIG modes of a Device: whether it is set to be cut into Instances.
+const (
+	MIGEnabled  = "enabled"
+	MIGDisabled = "disabled"
+)
 
 // Instance is one hardware slice of a device (NVIDIA MIG).
 type Instance struct {

@@ -153,7 +153,7 @@ func (r *Report) complete(known Report) {
 				break
 			}
 		}
-		if d.MIGMode == "disabled" {
+		if d.MIGMode == MIGDisabled {
 			d.Instances = nil
 		}
 		for j := range r.Stats {

@@ -146,7 +146,7 @@ func (d *Detector) slices(ctx context.Context, name string, r *gpu.Report) error
 		known[*g.Index] = g.MemoryTotal != nil
 	}
 	for _, g := range r.Devices {
-		if g.Index != nil && known[*g.Index] && g.MIGMode != "enabled" && p.CollectorError == nil {
+		if g.Index != nil && known[*g.Index] && g.MIGMode != gpu.MIGEnabled && p.CollectorError == nil {
 			r.Capabilities = append(r.Capabilities, gpu.Capability{Index: g.Index, SliceKinds: []string{sliceKind}})
 		}
 	}

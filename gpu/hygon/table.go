@@ -77,9 +77,9 @@ func (c *card) row(v map[string]string) {
 	c.stats.Utilization = text.Percent(cmp.Or(v["HCU%"], v["DCU%"]))
 	switch v["Mode"] {
 	case "MIG":
-		c.device.MIGMode = "enabled"
+		c.device.MIGMode = gpu.MIGEnabled
 	case "Normal":
-		c.device.MIGMode = "disabled"
+		c.device.MIGMode = gpu.MIGDisabled
 	}
 }
 

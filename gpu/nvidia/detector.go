@@ -91,7 +91,7 @@ func capabilities(devices []gpu.Device, failures []gpu.Failure, mpsAnswers bool)
 		}
 		c := gpu.Capability{Index: dev.Index}
 		switch {
-		case dev.MIGMode == "enabled":
+		case dev.MIGMode == gpu.MIGEnabled:
 			c.MIGCapable, c.SliceKinds = true, []string{SliceMIG}
 		case mpsAnswers && !failed(dev, failures):
 			c.MPSCapable, c.SliceKinds = true, []string{SliceMPS}

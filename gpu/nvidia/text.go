@@ -56,7 +56,7 @@ func (t *Text) Inventory(ctx context.Context) (Reading, error) {
 		return Reading{Report: gpu.Combine(gpu.NVIDIA, parts...), NoAction: noAction}, err
 	}
 	commands := [][]string{{"-q", "-x"}, {"topo", "-m"}}
-	if slices.ContainsFunc(parts[0].GPUs, func(d gpu.Device) bool { return d.MIGMode == "enabled" }) {
+	if slices.ContainsFunc(parts[0].GPUs, func(d gpu.Device) bool { return d.MIGMode == gpu.MIGEnabled }) {
 		commands = append(commands, []string{"-L"}) // the only one with the instances' uuids
 	}
 	for _, args := range commands {
@@ -230,7 +230,7 @@ func placeInstances(parts []gpu.Parsed) {
 	}
 	for i := range parts[0].GPUs {
 		d := &parts[0].GPUs[i]
-		if d.MIGMode != "enabled" {
+		if d.MIGMode != gpu.MIGEnabled {
 			continue
 		}
 		for _, m := range all {

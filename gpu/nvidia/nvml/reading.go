@@ -132,9 +132,9 @@ func add(r *nvidia.Reading, c wire.Card) {
 		FirmwareVersion: clean(c.VBIOS), Serial: clean(c.Serial), Minor: c.Minor,
 	}
 	if c.MIGMode != nil {
-		d.MIGMode = "disabled"
+		d.MIGMode = gpu.MIGDisabled
 		if *c.MIGMode == 1 {
-			d.MIGMode = "enabled"
+			d.MIGMode = gpu.MIGEnabled
 		}
 	}
 	for _, i := range c.Instances {

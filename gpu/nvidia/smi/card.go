@@ -169,7 +169,7 @@ func (c *card) setStats(f field, value string) {
 // migMode takes the mode now: a star marks a pending other one.
 func (c *card) migMode(value string) {
 	switch mode := strings.ToLower(strings.TrimSuffix(value, "*")); mode {
-	case "enabled", "disabled":
+	case gpu.MIGEnabled, gpu.MIGDisabled:
 		c.device.MIGMode = mode
 	}
 }
