@@ -22,6 +22,9 @@ import (
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/cdi"
+	"github.com/heteroflow/node-agent/gpu/cdi/hostfs"
+	"github.com/heteroflow/node-agent/gpu/cdi/spec"
+	"github.com/heteroflow/node-agent/gpu/visibility"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
 )
@@ -65,21 +68,21 @@ func (i *inventory) set(s gpu.Snapshot) {
 // source makes specs of nodes that every host has.
 type source struct{ hook bool }
 
-func (s source) Make(_ context.Context, _ gpu.Vendor, devices []gpu.Device) (cdi.Made, error) {
-	spec := &specs.Spec{}
+func (s source) Make(_ context.Context, _ gpu.Vendor, devices []gpu.Device) (spec.Made, error) {
+	made := &specs.Spec{}
 	for _, d := range devices {
 		node := &specs.DeviceNode{Path: "/dev/card" + d.UUID, HostPath: "/dev/null"}
-		spec.Devices = append(spec.Devices, specs.Device{Name: d.UUID, ContainerEdits: specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{node}}})
+		made.Devices = append(made.Devices, specs.Device{Name: d.UUID, ContainerEdits: specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{node}}})
 		for _, i := range d.Instances {
-			spec.Devices = append(spec.Devices, specs.Device{Name: i.UUID, ContainerEdits: specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{node}}})
+			made.Devices = append(made.Devices, specs.Device{Name: i.UUID, ContainerEdits: specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{node}}})
 		}
 	}
-	spec.ContainerEdits.Env = []string{"CUDA_DEVICE_ORDER=PCI_BUS_ID", "NVIDIA_VISIBLE_DEVICES=void"}
-	spec.ContainerEdits.Mounts = []*specs.Mount{{HostPath: "/etc/hostname", ContainerPath: "/vendor", Options: []string{"ro"}}}
+	made.ContainerEdits.Env = []string{"CUDA_DEVICE_ORDER=PCI_BUS_ID", "NVIDIA_VISIBLE_DEVICES=void"}
+	made.ContainerEdits.Mounts = []*specs.Mount{{HostPath: "/etc/hostname", ContainerPath: "/vendor", Options: []string{"ro"}}}
 	if s.hook {
-		spec.ContainerEdits.Hooks = []*specs.Hook{{HookName: "createContainer", Path: "/hook", Args: []string{"hook", "ldcache"}}}
+		made.ContainerEdits.Hooks = []*specs.Hook{{HookName: "createContainer", Path: "/hook", Args: []string{"hook", "ldcache"}}}
 	}
-	return cdi.Made{Spec: spec}, nil
+	return spec.Made{Spec: made}, nil
 }
 
 func nvidiaCard(index int, uuid string) gpu.Device {
@@ -95,7 +98,7 @@ func node(t *testing.T, hook bool) *Cards {
 	close(i.ready)
 	return New(Options{
 		Inventory: i, Period: time.Minute, Log: zap.NewNop(),
-		Generator: cdi.New(cdi.Options{Dir: t.TempDir(), Sources: map[gpu.Vendor]cdi.Source{gpu.NVIDIA: source{hook}}}),
+		Generator: &cdi.Generator{Dir: t.TempDir(), Sources: map[gpu.Vendor]spec.Source{gpu.NVIDIA: source{hook}}},
 	})
 }
 
@@ -110,7 +113,7 @@ func mig(uuid string) protocol.TaskSlice {
 }
 
 func (c *Cards) cdiRuntime() runtime.Info {
-	return runtime.Info{CDI: true, CDIDirs: []string{"/etc/cdi", c.Generator.Dir()}}
+	return runtime.Info{CDI: true, CDIDirs: []string{"/etc/cdi", c.Generator.Dir}}
 }
 
 func TestATaskWithoutCardsGetsNone(t *testing.T) {
@@ -119,7 +122,7 @@ func TestATaskWithoutCardsGetsNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(taskcontainer.Devices{Env: cdi.Visibility(nil)}, got); diff != "" {
+	if diff := cmp.Diff(taskcontainer.Devices{Env: visibility.Env(nil)}, got); diff != "" {
 		t.Error(diff)
 	}
 	if !strings.Contains(strings.Join(got.Env, " "), "NVIDIA_VISIBLE_DEVICES=void") {
@@ -130,7 +133,7 @@ func TestATaskWithoutCardsGetsNone(t *testing.T) {
 func TestARuntimeThatReadsTheSpecsIsToldNames(t *testing.T) {
 	c := node(t, true)
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(c.Generator.Dir(), link); err != nil {
+	if err := os.Symlink(c.Generator.Dir, link); err != nil {
 		t.Fatal(err)
 	}
 	got, err := c.Resolve(t.Context(), wants(first(), mig("MIG-2")), runtime.Info{CDI: true, CDIDirs: []string{"/etc/cdi", link}})
@@ -143,13 +146,13 @@ func TestARuntimeThatReadsTheSpecsIsToldNames(t *testing.T) {
 	want := taskcontainer.Devices{
 		Holds:  []lease.Hold{{Card: "nvidia A"}, {Card: "nvidia B", Slice: "MIG-2"}},
 		CDI:    []string{"nvidia.heteroflow.io/gpu=A", "nvidia.heteroflow.io/gpu=MIG-2"},
-		Env:    cdi.Visibility(map[gpu.Vendor]int{gpu.NVIDIA: 2}),
+		Env:    visibility.Env(map[gpu.Vendor]int{gpu.NVIDIA: 2}),
 		Expect: []taskcontainer.Node{null("/dev/cardA"), null("/dev/cardB")},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := os.Stat(filepath.Join(c.Generator.Dir(), "heteroflow-nvidia.json")); err != nil {
+	if _, err := os.Stat(filepath.Join(c.Generator.Dir, "heteroflow-nvidia.json")); err != nil {
 		t.Errorf("the spec is not there before the container is made: %v", err)
 	}
 }
@@ -159,7 +162,7 @@ func TestARuntimeThatDoesNotIsToldEachNode(t *testing.T) {
 	for name, info := range map[string]runtime.Info{
 		"one without CDI":               {},
 		"one that looks somewhere else": {CDI: true, CDIDirs: []string{"/etc/cdi"}},
-		"one whose CDI is switched off": {CDIDirs: []string{c.Generator.Dir()}},
+		"one whose CDI is switched off": {CDIDirs: []string{c.Generator.Dir}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := c.Resolve(t.Context(), wants(first()), info)
@@ -170,7 +173,7 @@ func TestARuntimeThatDoesNotIsToldEachNode(t *testing.T) {
 				Holds:  []lease.Hold{{Card: "nvidia A"}},
 				Nodes:  []runtime.Device{{HostPath: "/dev/null", Path: "/dev/cardA", Permissions: "rwm"}},
 				Mounts: []runtime.Mount{{Source: "/etc/hostname", Target: "/vendor", ReadOnly: true}},
-				Env:    append(cdi.Visibility(map[gpu.Vendor]int{gpu.NVIDIA: 1}), "CUDA_DEVICE_ORDER=PCI_BUS_ID"),
+				Env:    append(visibility.Env(map[gpu.Vendor]int{gpu.NVIDIA: 1}), "CUDA_DEVICE_ORDER=PCI_BUS_ID"),
 				Expect: []taskcontainer.Node{{Path: "/dev/cardA", Type: "c", Major: 1, Minor: 3}},
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -267,7 +270,7 @@ func wantUnavailable(t *testing.T, err error, want []string) {
 func TestSpecsThatCannotBeWrittenMakeCardsUnavailable(t *testing.T) {
 	c := node(t, false)
 	info := c.cdiRuntime()
-	if err := errors.Join(os.Remove(c.Generator.Dir()), os.WriteFile(c.Generator.Dir(), nil, 0o600)); err != nil {
+	if err := errors.Join(os.Remove(c.Generator.Dir), os.WriteFile(c.Generator.Dir, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	_, err := c.Resolve(t.Context(), wants(first()), info)
@@ -308,7 +311,7 @@ func TestTheFilesFollowTheInventoryWithoutATask(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { c.Run(ctx); close(done) }()
-		file := filepath.Join(c.Generator.Dir(), "heteroflow-nvidia.json")
+		file := filepath.Join(c.Generator.Dir, "heteroflow-nvidia.json")
 		time.Sleep(time.Second)
 		if _, err := os.Stat(file); err != nil {
 			t.Error(err)
@@ -318,7 +321,7 @@ func TestTheFilesFollowTheInventoryWithoutATask(t *testing.T) {
 		if _, err := os.Stat(file); err == nil {
 			t.Error("the file of cards that are gone is there still")
 		}
-		if err := errors.Join(os.Remove(c.Generator.Dir()), os.WriteFile(c.Generator.Dir(), nil, 0o600)); err != nil {
+		if err := errors.Join(os.Remove(c.Generator.Dir), os.WriteFile(c.Generator.Dir, nil, 0o600)); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(10 * time.Minute)
@@ -339,7 +342,7 @@ func closed() chan struct{} {
 func TestCardsThatCannotBeGivenAreLoggedOnce(t *testing.T) {
 	core, logs := observer.New(zapcore.WarnLevel)
 	c := New(Options{
-		Generator: cdi.New(cdi.Options{Dir: t.TempDir(), Root: t.TempDir()}), Log: zap.New(core),
+		Generator: &cdi.Generator{Dir: t.TempDir(), Host: hostfs.FS{Root: t.TempDir()}}, Log: zap.New(core),
 		Inventory: &inventory{ready: closed(), snapshot: gpu.Snapshot{Devices: []gpu.Device{nvidiaCard(0, "A")}}},
 	})
 	for range 3 {

@@ -28,8 +28,8 @@ func TestTheRecipeServesWhileNVIDIAsHelperDoesNotAnswer(t *testing.T) {
 				}
 			}()
 			g := NewGenerator(machine, cfg)
-			if g.Dir() != cfg.CDIDir {
-				t.Errorf("specs go to %s", g.Dir())
+			if g.Dir != cfg.CDIDir {
+				t.Errorf("specs go to %s", g.Dir)
 			}
 			catalog, err := g.Generate(t.Context(), gpu.Snapshot{Devices: []gpu.Device{
 				{Vendor: gpu.NVIDIA, UUID: "GPU-1", Index: new(0), Minor: new(0)},

@@ -12,6 +12,8 @@ import (
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/cdi"
+	"github.com/heteroflow/node-agent/gpu/cdi/edits"
+	"github.com/heteroflow/node-agent/gpu/visibility"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
 )
@@ -30,7 +32,7 @@ const looks = 3
 // whatever its image says.
 func (c *Cards) Resolve(ctx context.Context, task protocol.Task, info runtime.Info) (taskcontainer.Devices, error) {
 	if len(task.Devices)+len(task.Slices) == 0 {
-		return taskcontainer.Devices{Env: cdi.Visibility(nil)}, nil
+		return taskcontainer.Devices{Env: visibility.Env(nil)}, nil
 	}
 	var devices taskcontainer.Devices
 	var err error
@@ -72,13 +74,13 @@ func (c *Cards) resolve(catalog *cdi.Catalog, task protocol.Task, info runtime.I
 		given[s.Vendor]++
 		out.Holds = append(out.Holds, s.hold())
 	}
-	out.Env = cdi.Visibility(given)
-	if info.CDI && sees(info.CDIDirs, c.Generator.Dir()) {
+	out.Env = visibility.Env(given)
+	if info.CDI && sees(info.CDIDirs, c.Generator.Dir) {
 		err = c.byName(&out, catalog, selected)
 	} else {
-		var edits cdi.Edits
-		if edits, err = catalog.Translate(selected); err == nil {
-			spellOut(&out, edits)
+		var plain edits.Plain
+		if plain, err = catalog.Translate(selected); err == nil {
+			spellOut(&out, plain)
 		}
 	}
 	if err != nil {
@@ -143,7 +145,7 @@ func chooseSlice(catalog *cdi.Catalog, slice protocol.TaskSlice) (choice, error)
 		return choice{Selection: s}, err
 	case protocol.SliceNVIDIAMPS:
 		s, err := catalog.Select(gpu.NVIDIA, slice.Index, slice.UUID)
-		if err == nil && s.Device.MIGMode == "enabled" {
+		if err == nil && s.Device.MIGMode == gpu.MIGEnabled {
 			err = fmt.Errorf("card %s is in MIG mode: the host's MPS daemon shares whole cards", s.Name)
 		}
 		return choice{Selection: s, share: &slice}, err
@@ -164,23 +166,23 @@ func (c *Cards) byName(out *taskcontainer.Devices, catalog *cdi.Catalog, selecte
 	return errors.Join(errNodes, errGroups, c.save(catalog))
 }
 
-func expect(out *taskcontainer.Devices, nodes []cdi.Node) {
+func expect(out *taskcontainer.Devices, nodes []edits.Node) {
 	for _, n := range nodes {
 		out.Expect = append(out.Expect, taskcontainer.Node{Path: n.Path, Type: n.Type, Major: uint32(n.Major), Minor: uint32(n.Minor)})
 	}
 }
 
 // spellOut tells the runtime each thing that the devices change.
-func spellOut(out *taskcontainer.Devices, edits cdi.Edits) {
-	expect(out, edits.Nodes)
-	out.Groups = edits.Groups
-	for _, n := range edits.Nodes {
+func spellOut(out *taskcontainer.Devices, plain edits.Plain) {
+	expect(out, plain.Nodes)
+	out.Groups = plain.Groups
+	for _, n := range plain.Nodes {
 		out.Nodes = append(out.Nodes, runtime.Device{HostPath: n.HostPath, Path: n.Path, Permissions: n.Permissions})
 	}
-	for _, m := range edits.Mounts {
+	for _, m := range plain.Mounts {
 		out.Mounts = append(out.Mounts, runtime.Mount{Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})
 	}
-	for _, kv := range edits.Env {
+	for _, kv := range plain.Env {
 		out.Env = overlay(out.Env, kv)
 	}
 }

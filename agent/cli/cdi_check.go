@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/heteroflow/node-agent/gpu/cdi"
+	"github.com/heteroflow/node-agent/gpu/cdi/check"
+	"github.com/heteroflow/node-agent/gpu/cdi/hostfs"
+	"github.com/heteroflow/node-agent/gpu/cdi/specfile"
 )
 
 func newCDICheck(n node) *cobra.Command {
@@ -22,18 +24,18 @@ func newCDICheck(n node) *cobra.Command {
 	dir := dirFlag(cmd)
 	raw := asJSON(cmd, "the problems")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		generator, files, err := n.specs(*dir)
+		cfg, files, err := n.specs(*dir)
 		if err != nil {
 			return err
 		}
-		problems := generator.Check(files)
+		problems := check.Files(hostfs.FS{Root: cfg.HostRoot}, files)
 		if *raw {
 			if problems == nil {
-				problems = []cdi.Problem{}
+				problems = []check.Problem{}
 			}
 			err = printJSON(cmd.OutOrStdout(), problems)
 		} else {
-			err = printSpecProblems(cmd.OutOrStdout(), generator.Dir(), files, problems)
+			err = printSpecProblems(cmd.OutOrStdout(), cfg.CDIDir, files, problems)
 		}
 		if err == nil && len(problems) > 0 {
 			err = fmt.Errorf("the CDI specs have %d problems", len(problems))
@@ -43,7 +45,7 @@ func newCDICheck(n node) *cobra.Command {
 	return cmd
 }
 
-func printSpecProblems(w io.Writer, dir string, files []cdi.File, problems []cdi.Problem) error {
+func printSpecProblems(w io.Writer, dir string, files []specfile.File, problems []check.Problem) error {
 	var b strings.Builder
 	for _, p := range problems {
 		devices := "all devices"

@@ -34,7 +34,7 @@ func newCDIGenerate(n node) *cobra.Command {
 			}
 			catalog, err := cards.NewGenerator(machine, cfg).Generate(cmd.Context(), s)
 			if *dry {
-				for _, f := range catalog.Specs() {
+				for _, f := range catalog.Files() {
 					if _, err := cmd.OutOrStdout().Write(f.Data); err != nil {
 						return err
 					}
@@ -51,7 +51,7 @@ func newCDIGenerate(n node) *cobra.Command {
 // printGenerated prints what was done with each file, and what is in none.
 func printGenerated(w io.Writer, c *cdi.Catalog, changed []string) error {
 	var b strings.Builder
-	for _, f := range c.Specs() {
+	for _, f := range c.Files() {
 		done := "unchanged"
 		if i := slices.Index(changed, f.Path); i >= 0 {
 			done, changed = "written", slices.Delete(changed, i, i+1)

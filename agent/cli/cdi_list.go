@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/heteroflow/node-agent/agent/cards"
-	"github.com/heteroflow/node-agent/gpu/cdi"
+	"github.com/heteroflow/node-agent/agent/config"
+	"github.com/heteroflow/node-agent/gpu/cdi/specfile"
 )
 
 func newCDIList(n node) *cobra.Command {
@@ -28,7 +29,7 @@ func newCDIList(n node) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		entries := []cdi.Entry{}
+		entries := []specfile.Entry{}
 		for _, f := range files {
 			entries = append(entries, f.Entries()...)
 		}
@@ -40,24 +41,22 @@ func newCDIList(n node) *cobra.Command {
 	return cmd
 }
 
-// specs reads the spec files of this machine; dir, if it is not "", in place of the
-// configuration's.
-func (n node) specs(dir string) (*cdi.Generator, []cdi.File, error) {
+// specs reads the spec files of this machine by its configuration, in which dir, if it is
+// not "", takes the place of all directories.
+func (n node) specs(dir string) (config.GPU, []specfile.File, error) {
 	cfg, err := n.config()
 	if err != nil {
-		return nil, nil, err
+		return cfg, nil, err
 	}
-	dirs := []string{dir}
-	if dir == "" {
-		dirs = cards.SpecDirs(cfg)
-		dir = cfg.CDIDir
+	dirs := cards.SpecDirs(cfg)
+	if dir != "" {
+		cfg.CDIDir, dirs = dir, []string{dir}
 	}
-	generator := cdi.New(cdi.Options{Dir: dir, Root: cfg.HostRoot})
-	files, err := generator.Installed(dirs...)
-	return generator, files, err
+	files, err := specfile.Installed(cfg.CDIDir, dirs...)
+	return cfg, files, err
 }
 
-func printEntries(w io.Writer, entries []cdi.Entry, files []cdi.File) error {
+func printEntries(w io.Writer, entries []specfile.Entry, files []specfile.File) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(entries) > 0 {
 		fmt.Fprintln(table, "DEVICE\tNODES\tALIASES\tFILE")

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/heteroflow/node-agent/agent/config"
-	"github.com/heteroflow/node-agent/gpu/cdi"
+	"github.com/heteroflow/node-agent/gpu/cdi/check"
 )
 
 // onRoot puts a recorded node onto a file system of its own, which has the cards' device
@@ -154,7 +154,7 @@ func TestACheckNamesEachProblemAndFails(t *testing.T) {
 	if err == nil {
 		t.Error("no error with --json")
 	}
-	var problems []cdi.Problem
+	var problems []check.Problem
 	if err := json.Unmarshal([]byte(out), &problems); err != nil || len(problems) != 3 {
 		t.Errorf("%v, %s", err, out)
 	}

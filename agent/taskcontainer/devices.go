@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/heteroflow/node-agent/agent/lease"
-	"github.com/heteroflow/node-agent/gpu/cdi"
+	"github.com/heteroflow/node-agent/gpu/visibility"
 	"github.com/heteroflow/node-agent/runtime"
 )
 
@@ -93,7 +93,7 @@ func environment(env []string, log *zap.Logger) []string {
 		switch {
 		case !ok || name == "":
 			log.Warn("environment entry without a value dropped", zap.String("name", name))
-		case cdi.IsVisibility(name):
+		case visibility.Chooses(name):
 			log.Warn("environment entry dropped: which cards a task sees is the agent's to say", zap.String("name", name))
 		default:
 			kept = append(kept, kv)

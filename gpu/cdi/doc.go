@@ -1,16 +1,11 @@
 // Package cdi makes the Container Device Interface specs from which container engines
-// take a node's cards, names the devices in them, and spells their edits out for engines
-// that do not know CDI.
+// take a node's cards, and finds in them what a container is to be given.
 //
-// It owns the files heteroflow-*.json in the directory of specs, and touches nothing else
-// there. The kinds are <vendor>.heteroflow.io/gpu: they collide neither with the vendors'
-// own nor with what an administrator has generated. A device has a name by its index, one
-// by its uuid where it has one, and "all" is every whole card.
-//
-// What a container needs of the host is looked up each time, and only what is there goes
-// into a spec: an engine refuses the whole container for one path that is missing. Numbers
-// and modes of device nodes are written down, so that what was checked here is what the
-// engine makes there.
+// A Generator makes a Catalog of what is there now: of each vendor the spec that a Source
+// has made (package recipe, or a vendor's own library), as the file that engines read
+// (package specfile). A Catalog names the devices that are asked for, and says what they
+// change in a container, for engines without CDI, too (package edits). Nothing is
+// remembered from one Catalog to the next, so nothing can be stale.
 //
 // Whether a card is free is not this package's business. It runs no program, reads no
 // vendor's library, and starts no goroutine.

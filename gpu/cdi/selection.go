@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 
-	"tags.cncf.io/container-device-interface/specs-go"
-
 	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/cdi/spec"
+	"github.com/heteroflow/node-agent/gpu/cdi/specfile"
 )
 
 // Selection is a device that a container can be given.
@@ -49,12 +49,12 @@ func wanted(index *int, uuid string) string {
 // is an *UnavailableError.
 func (c *Catalog) Select(vendor gpu.Vendor, index *int, uuid string) (Selection, error) {
 	refuse := func(format string, args ...any) (Selection, error) {
-		return Selection{}, &UnavailableError{Vendor: vendor, Index: index, UUID: uuid, File: c.file(vendor), Reason: fmt.Sprintf(format, args...)}
+		return Selection{}, &UnavailableError{Vendor: vendor, Index: index, UUID: uuid, File: specfile.Path(c.dir, vendor), Reason: fmt.Sprintf(format, args...)}
 	}
 	card, found := c.card(vendor, index, uuid)
 	switch {
-	case !found && c.collectorError(vendor) != "":
-		return refuse("not in the inventory; %s", c.collectorError(vendor))
+	case !found && c.collectorError(vendor) != nil:
+		return refuse("not in the inventory; the vendor's tool fails: %v", c.collectorError(vendor))
 	case !found:
 		return refuse("not in the inventory")
 	case index != nil && (card.Index == nil || *card.Index != *index):
@@ -66,17 +66,17 @@ func (c *Catalog) Select(vendor gpu.Vendor, index *int, uuid string) (Selection,
 		return refuse("the card has failed: %s", reason)
 	}
 	e := c.vendors[vendor]
-	name := nameOf(e.Spec, card)
+	name := spec.NameOf(e.Spec, card)
 	if name == "" {
 		return refuse("%s", e.absenceOf(card))
 	}
-	return Selection{Name: QualifiedName(vendor, name), Device: card, Vendor: vendor}, nil
+	return Selection{Name: spec.QualifiedName(vendor, name), Device: card, Vendor: vendor}, nil
 }
 
 // SelectInstance finds a MIG instance by its uuid. The error is an *UnavailableError.
 func (c *Catalog) SelectInstance(uuid string) (Selection, error) {
 	refuse := func(format string, args ...any) (Selection, error) {
-		return Selection{}, &UnavailableError{Vendor: gpu.NVIDIA, UUID: uuid, File: c.file(gpu.NVIDIA), Reason: fmt.Sprintf(format, args...)}
+		return Selection{}, &UnavailableError{Vendor: gpu.NVIDIA, UUID: uuid, File: specfile.Path(c.dir, gpu.NVIDIA), Reason: fmt.Sprintf(format, args...)}
 	}
 	for _, d := range c.snapshot.Devices {
 		for _, i := range d.Instances {
@@ -86,20 +86,13 @@ func (c *Catalog) SelectInstance(uuid string) (Selection, error) {
 			if reason := c.failureOf(d); reason != "" {
 				return refuse("card %s has failed: %s", wanted(d.Index, d.UUID), reason)
 			}
-			if device(c.vendors[gpu.NVIDIA].Spec, uuid) == nil {
+			if spec.Device(c.vendors[gpu.NVIDIA].Spec, uuid) == nil {
 				return refuse("%s", c.vendors[gpu.NVIDIA].omissionOf("MIG instance "+uuid))
 			}
-			return Selection{Name: QualifiedName(gpu.NVIDIA, uuid), Device: d, Instance: uuid, Vendor: gpu.NVIDIA}, nil
+			return Selection{Name: spec.QualifiedName(gpu.NVIDIA, uuid), Device: d, Instance: uuid, Vendor: gpu.NVIDIA}, nil
 		}
 	}
 	return refuse("no card has this MIG instance")
-}
-
-func (c *Catalog) file(v gpu.Vendor) string {
-	if e := c.vendors[v]; e != nil {
-		return e.file
-	}
-	return c.dir + "/" + fileName(v)
 }
 
 // card finds the card that fits best what is said of it; a uuid says more than an index.
@@ -157,22 +150,13 @@ func about(d gpu.Device, vendor gpu.Vendor, index *int, uuid, bus string) bool {
 	}
 }
 
-func (c *Catalog) collectorError(v gpu.Vendor) string {
-	for _, status := range c.snapshot.Vendors {
-		if status.Vendor == v && status.Error != nil {
-			return "the vendor's tool fails: " + status.Error.Error()
-		}
-	}
-	return ""
-}
-
 func (e *entry) absenceOf(d gpu.Device) string {
 	for _, a := range e.Absent {
 		if d.Index != nil && a.Device.Index != nil && *a.Device.Index == *d.Index {
 			return a.Reason
 		}
 	}
-	if d.MIGMode == migEnabled {
+	if d.MIGMode == gpu.MIGEnabled {
 		return "it is in MIG mode: only its instances can be given"
 	}
 	return "not in the spec"
@@ -185,27 +169,4 @@ func (e *entry) omissionOf(what string) string {
 		}
 	}
 	return "not in the spec"
-}
-
-// edits are all that the named devices change in a container: those of each device, and
-// those of each spec once.
-func (c *Catalog) edits(selected []Selection, of func(*entry) *specs.Spec) (specs.ContainerEdits, error) {
-	var all specs.ContainerEdits
-	seen := map[gpu.Vendor]bool{}
-	for _, s := range selected {
-		e := c.vendors[s.Vendor]
-		if e == nil || of(e) == nil {
-			return all, fmt.Errorf("CDI device %s: its spec is not in this catalog", s.Name)
-		}
-		one := device(of(e), strings.TrimPrefix(s.Name, Kind(s.Vendor)+"="))
-		if one == nil {
-			return all, fmt.Errorf("CDI device %s: not in spec %s", s.Name, e.file)
-		}
-		if !seen[s.Vendor] {
-			seen[s.Vendor] = true
-			all = join(all, of(e).ContainerEdits)
-		}
-		all = join(all, one.ContainerEdits)
-	}
-	return all, nil
 }

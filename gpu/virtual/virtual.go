@@ -10,6 +10,10 @@ import (
 	"github.com/heteroflow/node-agent/gpu"
 )
 
+// CardEnv is the environment variable that tells a task which virtual device it was given:
+// there is nothing else of it in a container.
+const CardEnv = "HETEROFLOW_VIRTUAL_GPU"
+
 // Detector always finds the one virtual device. The registry reports it only
 // when no other detector found a card, a failing tool or a card on the bus.
 type Detector struct{}

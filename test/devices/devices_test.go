@@ -21,6 +21,8 @@ import (
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/cdi"
+	"github.com/heteroflow/node-agent/gpu/cdi/hostfs"
+	"github.com/heteroflow/node-agent/gpu/visibility"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/test/image"
@@ -87,7 +89,7 @@ func (host) Renew(ctx context.Context) error { return ctx.Err() }
 func (h host) cards(specs string) *cards.Cards {
 	return cards.New(cards.Options{
 		Inventory: h, Log: zap.NewNop(), Period: time.Minute,
-		Generator: cdi.New(cdi.Options{Dir: specs, Root: h.root, EngineRoot: h.root}),
+		Generator: &cdi.Generator{Dir: specs, Host: hostfs.FS{Root: h.root, EngineRoot: h.root}},
 	})
 }
 
@@ -209,7 +211,7 @@ func viewOf(d report.Devices) view {
 	slices.Sort(v.Mounts)
 	for _, kv := range d.Env {
 		name, value, _ := strings.Cut(string(kv), "=")
-		if cdi.IsVisibility(name) || strings.HasPrefix(name, "CUDA_") || name == "MINE" {
+		if visibility.Chooses(name) || strings.HasPrefix(name, "CUDA_") || name == "MINE" {
 			v.Env[name] = value
 		}
 	}
@@ -219,7 +221,7 @@ func viewOf(d report.Devices) view {
 // silent is what the environment of any container says to the vendors' runtimes.
 func silent(more map[string]string) map[string]string {
 	env := map[string]string{}
-	for _, kv := range cdi.Visibility(nil) {
+	for _, kv := range visibility.Env(nil) {
 		name, value, _ := strings.Cut(kv, "=")
 		env[name] = value
 	}

@@ -15,10 +15,12 @@ import (
 
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/cdi"
+	"github.com/heteroflow/node-agent/gpu/cdi/hostfs"
+	"github.com/heteroflow/node-agent/gpu/cdi/spec"
 	"github.com/heteroflow/node-agent/test/fakenvml"
 )
 
-var _ cdi.Source = (*Specs)(nil)
+var _ spec.Source = (*Specs)(nil)
 
 // hostWith makes a host's file system with the driver's library, which is lib,
 // its device nodes and, if hooked, nvidia-cdi-hook.
@@ -69,10 +71,10 @@ func mknod(t *testing.T, path string, minor int) {
 	}
 }
 
-// elsewhere is a cdi.Source that makes one thing.
-type elsewhere struct{ made cdi.Made }
+// elsewhere is a spec.Source that makes one thing.
+type elsewhere struct{ made spec.Made }
 
-func (e elsewhere) Make(context.Context, gpu.Vendor, []gpu.Device) (cdi.Made, error) {
+func (e elsewhere) Make(context.Context, gpu.Vendor, []gpu.Device) (spec.Made, error) {
 	return e.made, nil
 }
 
@@ -88,7 +90,9 @@ func TestASpecForTheNodesCardsIsNVIDIAsOwn(t *testing.T) {
 		{Index: new(2), UUID: fakenvml.UUID(2), Vendor: gpu.NVIDIA}, // lost by now
 		{Index: new(3), UUID: fakenvml.UUID(3), Vendor: gpu.NVIDIA, MIGMode: "enabled"},
 	}
-	g := cdi.New(cdi.Options{Dir: t.TempDir(), Root: root, Sources: map[gpu.Vendor]cdi.Source{gpu.NVIDIA: &Specs{Client: c}}})
+	g := &cdi.Generator{
+		Dir: t.TempDir(), Host: hostfs.FS{Root: root}, Sources: map[gpu.Vendor]spec.Source{gpu.NVIDIA: &Specs{Client: c}},
+	}
 	catalog, err := g.Generate(t.Context(), gpu.Snapshot{Devices: devices})
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +100,7 @@ func TestASpecForTheNodesCardsIsNVIDIAsOwn(t *testing.T) {
 	if _, err := catalog.Save(); err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join(g.Dir(), "*.json"))
+	files, err := filepath.Glob(filepath.Join(g.Dir, "*.json"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("%v, %v", files, err)
 	}
@@ -104,17 +108,17 @@ func TestASpecForTheNodesCardsIsNVIDIAsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := cdi.ParseSpec(raw)
+	made, err := spec.Parse(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, d := range spec.Devices {
+	for _, d := range made.Devices {
 		names = append(names, d.Name)
 	}
 	slices.Sort(names)
-	if want := []string{"0", "1", fakenvml.UUID(0), fakenvml.UUID(1), "all"}; spec.Kind != "nvidia.heteroflow.io/gpu" || !slices.Equal(names, want) {
-		t.Errorf("kind %s, devices %v, want %v", spec.Kind, names, want)
+	if want := []string{"0", "1", fakenvml.UUID(0), fakenvml.UUID(1), "all"}; made.Kind != "nvidia.heteroflow.io/gpu" || !slices.Equal(names, want) {
+		t.Errorf("kind %s, devices %v, want %v", made.Kind, names, want)
 	}
 	if strings.Contains(string(raw), root) || !strings.Contains(string(raw), `"/dev/nvidia3"`) { // the minor of card 0
 		t.Errorf("%s", raw)
@@ -138,7 +142,7 @@ func TestWithoutTheHookAnotherSourceMakesTheSpecAndSaysWhy(t *testing.T) {
 			if _, err := s.Make(t.Context(), gpu.NVIDIA, cards); err == nil {
 				t.Error("no error without another source")
 			}
-			s.Else = elsewhere{cdi.Made{Spec: &specs.Spec{}}}
+			s.Else = elsewhere{spec.Made{Spec: &specs.Spec{}}}
 			made, err := s.Make(t.Context(), gpu.NVIDIA, cards)
 			if err != nil || made.Spec == nil || len(made.Omitted) != 1 || made.Omitted[0].Reason == "" {
 				t.Errorf("%+v, %v", made, err)

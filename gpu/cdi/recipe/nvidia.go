@@ -1,18 +1,14 @@
-package cdi
+package recipe
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
-	"tags.cncf.io/container-device-interface/specs-go"
-
 	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/cdi/hostfs"
 	"github.com/heteroflow/node-agent/gpu/nvidia"
 	"github.com/heteroflow/node-agent/gpu/text"
 )
@@ -24,8 +20,8 @@ var nvidiaEnv = []string{
 }
 
 // nvidiaPlatform is the recipe of a machine that has no PCI driver of NVIDIA's; nil: it has.
-func nvidiaPlatform(h host, devices []gpu.Device) *recipe {
-	if _, err := h.node(nvidia.WSLNode); err == nil {
+func nvidiaPlatform(h hostfs.FS, devices []gpu.Device) *recipe {
+	if _, err := h.DeviceNode(nvidia.WSLNode); err == nil {
 		return &wsl
 	}
 	if slices.ContainsFunc(devices, func(d gpu.Device) bool { return nvidia.Integrated(d.Model) }) {
@@ -53,7 +49,7 @@ func addNVIDIADriver(b *build) {
 		b.addNVIDIATool(root, tool)
 	}
 	firmware := path.Join(root, fmt.Sprintf(nvidia.FirmwarePattern, version))
-	names, err := b.host.list(path.Dir(firmware), path.Base(firmware))
+	names, err := b.host.List(path.Dir(firmware), path.Base(firmware))
 	if err != nil {
 		b.omit(firmware, err)
 	}
@@ -71,7 +67,7 @@ func (b *build) nvidiaDriver() (root, dir, version string) {
 	for _, root := range nvidia.DriverRoots {
 		root = strings.TrimSuffix(root, "/")
 		for _, lib := range append(slices.Clone(libraryDirs), "/lib64", "/lib") {
-			found, err := b.host.follow(path.Join(root, lib, "libcuda.so.1"))
+			found, err := b.host.Follow(path.Join(root, lib, "libcuda.so.1"))
 			if err != nil {
 				continue
 			}
@@ -86,17 +82,17 @@ func (b *build) nvidiaDriver() (root, dir, version string) {
 // addNVIDIALibraries mounts the libraries in dir to target, and each once more under every
 // name that is a link to it there: the soname.
 func (b *build) addNVIDIALibraries(dir, target, version string) {
-	names, err := b.host.list(dir, "lib*.so*")
+	names, err := b.host.List(dir, "lib*.so*")
 	if err != nil {
 		return // the second directory is optional
 	}
 	suffix := strings.TrimPrefix(fmt.Sprintf(nvidia.LibraryPattern, version), "lib*")
 	for _, name := range names {
-		found, err := b.host.follow(path.Join(dir, name))
+		found, err := b.host.Follow(path.Join(dir, name))
 		if err != nil || !strings.HasSuffix(found, suffix) {
 			continue // not the driver's
 		}
-		b.addMount(bind(b.host.forEngine(found), path.Join(target, name)))
+		b.addMount(b.host.Bind(found, path.Join(target, name)))
 	}
 }
 
@@ -111,76 +107,10 @@ func (b *build) addNVIDIATool(root, tool string) {
 
 // bindAt mounts a file of the host, if it is there, to another path.
 func (b *build) bindAt(name, target string) bool {
-	found, err := b.host.follow(name)
+	found, err := b.host.Follow(name)
 	if err != nil {
 		return false
 	}
-	b.addMount(bind(b.host.forEngine(found), target))
+	b.addMount(b.host.Bind(found, target))
 	return true
-}
-
-// addInstances adds the MIG instances of a card: its own node and one for each of the two
-// rights, to the GPU instance and to the compute instance.
-func (b *build) addInstances(d gpu.Device, card []*specs.DeviceNode) {
-	if len(d.Instances) == 0 {
-		return
-	}
-	minors, err := b.capMinors()
-	if err != nil {
-		b.omit("MIG instances of card "+d.UUID, err)
-		return
-	}
-	for _, i := range d.Instances {
-		nodes, err := b.instanceNodes(d, i, minors)
-		if err == nil {
-			err = checkName(i.UUID)
-		}
-		if err != nil {
-			b.omit("MIG instance "+i.UUID, err)
-			continue
-		}
-		b.made.Spec.Devices = append(b.made.Spec.Devices, specs.Device{
-			Name: i.UUID, ContainerEdits: specs.ContainerEdits{DeviceNodes: append(slices.Clone(card), nodes...)},
-		})
-	}
-}
-
-func (b *build) instanceNodes(d gpu.Device, i gpu.Instance, minors map[string]int) ([]*specs.DeviceNode, error) {
-	if i.UUID == "" || i.GI == nil || i.CI == nil || d.Minor == nil {
-		return nil, errors.New("the driver does not say which rights it needs")
-	}
-	gi := fmt.Sprintf("gpu%d/gi%d", *d.Minor, *i.GI)
-	var nodes []*specs.DeviceNode
-	for _, right := range []string{gi + "/access", fmt.Sprintf("%s/ci%d/access", gi, *i.CI)} {
-		minor, ok := minors[right]
-		if !ok {
-			return nil, fmt.Errorf("%s does not list %s", nvidia.CapMinors, right)
-		}
-		node, err := b.host.node(fmt.Sprintf(nvidia.CapNode, minor))
-		if err != nil {
-			return nil, fmt.Errorf("device node "+nvidia.CapNode+": %w", minor, err)
-		}
-		nodes = append(nodes, node)
-	}
-	return nodes, nil
-}
-
-func (b *build) capMinors() (map[string]int, error) {
-	data, err := b.host.read(nvidia.CapMinors)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", nvidia.CapMinors, err)
-	}
-	return parseCapMinors(data), nil
-}
-
-// parseCapMinors reads lines like "gpu0/gi1/ci0/access 13". Others are left out.
-func parseCapMinors(data []byte) map[string]int {
-	minors := map[string]int{}
-	for scan := bufio.NewScanner(bytes.NewReader(data)); scan.Scan(); {
-		name, number, ok := strings.Cut(scan.Text(), " ")
-		if minor, err := strconv.ParseUint(number, 10, 20); ok && err == nil {
-			minors[name] = int(minor)
-		}
-	}
-	return minors
 }

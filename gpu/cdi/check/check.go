@@ -1,10 +1,12 @@
-package cdi
+// Package check says what is wrong with the agent's CDI specs on this machine, for people:
+// it holds the files against the host's device nodes, files and hooks, and against the specs
+// of others. It asks no vendor's tool, changes nothing, and starts no goroutine.
+package check
 
 import (
 	"cmp"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +14,9 @@ import (
 	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/cdi/hostfs"
+	"github.com/heteroflow/node-agent/gpu/cdi/spec"
+	"github.com/heteroflow/node-agent/gpu/cdi/specfile"
 )
 
 // Problem is a reason for which a container may not get a device.
@@ -27,9 +32,9 @@ const (
 	restore = `bring it back, or ` + anew + ` if the driver has changed`
 )
 
-// Check holds the agent's own among the installed files against the rules of CDI, against
+// Files holds the agent's own among the installed files against the rules of CDI, against
 // the host, and against the other files.
-func (g *Generator) Check(files []File) []Problem {
+func Files(host hostfs.FS, files []specfile.File) []Problem {
 	var problems []Problem
 	for _, f := range files {
 		switch {
@@ -40,28 +45,28 @@ func (g *Generator) Check(files []File) []Problem {
 		case f.Err != nil:
 			problems = append(problems, Problem{File: f.Path, What: f.Err.Error(), Do: anew})
 		default:
-			problems = append(problems, g.check(f)...)
+			problems = append(problems, against(host, f)...)
 		}
 	}
 	return problems
 }
 
 // conflicts says what a file that is somebody else's does to the agent's own.
-func conflicts(other File, files []File) []Problem {
-	if !slices.ContainsFunc(gpu.Vendors(), func(v gpu.Vendor) bool { return other.Spec.Kind == Kind(v) }) {
+func conflicts(other specfile.File, files []specfile.File) []Problem {
+	if !slices.ContainsFunc(gpu.Vendors(), func(v gpu.Vendor) bool { return other.Spec.Kind == spec.Kind(v) }) {
 		return nil
 	}
 	problem := Problem{
 		File: other.Path, Do: "remove it or give it another kind",
 		What: fmt.Sprintf("it is not the agent's, but its kind, %s, is", other.Spec.Kind),
 	}
-	at := slices.IndexFunc(files, func(f File) bool { return f.Path == other.Path })
+	at := slices.IndexFunc(files, func(f specfile.File) bool { return f.Path == other.Path })
 	for i, ours := range files {
 		if ours.Vendor == "" || ours.Spec == nil || ours.Spec.Kind != other.Spec.Kind {
 			continue
 		}
 		for _, d := range other.Spec.Devices {
-			if device(ours.Spec, d.Name) != nil {
+			if spec.Device(ours.Spec, d.Name) != nil {
 				problem.Devices = append(problem.Devices, d.Name)
 			}
 		}
@@ -78,10 +83,10 @@ func conflicts(other File, files []File) []Problem {
 	return []Problem{problem}
 }
 
-// check holds one of the agent's own files against the host.
-func (g *Generator) check(f File) []Problem {
-	c := checking{host: g.own.host, file: f.Path}
-	if want := Kind(f.Vendor); f.Spec.Kind != want {
+// against holds one of the agent's own files against the host.
+func against(host hostfs.FS, f specfile.File) []Problem {
+	c := checking{host: host, file: f.Path}
+	if want := spec.Kind(f.Vendor); f.Spec.Kind != want {
 		c.add("", fmt.Sprintf("its kind is %s, not %s", f.Spec.Kind, want), anew)
 	}
 	c.edits("", f.Spec.ContainerEdits)
@@ -93,7 +98,7 @@ func (g *Generator) check(f File) []Problem {
 
 // checking is a check of one file.
 type checking struct {
-	host     host
+	host     hostfs.FS
 	file     string
 	problems []Problem
 }
@@ -118,15 +123,15 @@ func (c *checking) edits(device string, e specs.ContainerEdits) {
 		if m.Type != "" && m.Type != "bind" && m.Type != "none" {
 			continue // its source is no file
 		}
-		if _, err := os.Stat(c.host.fromEngine(m.HostPath)); err != nil {
-			c.add(device, fmt.Sprintf("mount %s: %v", m.HostPath, plain(err)), restore)
+		if _, err := c.host.EngineFile(m.HostPath); err != nil {
+			c.add(device, fmt.Sprintf("mount %s: %v", m.HostPath, err), restore)
 		}
 	}
 	for _, h := range e.Hooks {
-		info, err := os.Stat(c.host.fromEngine(h.Path))
+		info, err := c.host.EngineFile(h.Path)
 		switch {
 		case err != nil:
-			c.add(device, fmt.Sprintf("hook %s: %v", h.Path, plain(err)), "install its package, or "+anew+" to do without it")
+			c.add(device, fmt.Sprintf("hook %s: %v", h.Path, err), "install its package, or "+anew+" to do without it")
 		case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
 			c.add(device, fmt.Sprintf("hook %s: not executable", h.Path), "install its package anew")
 		}
@@ -139,20 +144,20 @@ func (c *checking) node(device string, n *specs.DeviceNode) {
 		return // the engine makes it from nothing
 	}
 	name := cmp.Or(n.HostPath, n.Path)
-	have, err := c.host.number(c.host.fromEngine(name))
+	have, err := c.host.EngineNode(name)
 	if err != nil {
-		c.add(device, fmt.Sprintf("device node %s: %v", name, plain(err)), "load the vendor's driver, or "+anew+" if the card is gone")
+		c.add(device, fmt.Sprintf("device node %s: %v", name, err), "load the vendor's driver, or "+anew+" if the card is gone")
 		return
 	}
 	var wrong []string
-	if want := specType(n); want != "" && want != have.kind {
-		wrong = append(wrong, fmt.Sprintf("type %s, in the file %s", have.kind, want))
+	if want := specType(n); want != "" && want != have.Type {
+		wrong = append(wrong, fmt.Sprintf("type %s, in the file %s", have.Type, want))
 	}
-	if (n.Major != 0 || n.Minor != 0) && (n.Major != have.major || n.Minor != have.minor) {
-		wrong = append(wrong, fmt.Sprintf("numbers %d:%d, in the file %d:%d", have.major, have.minor, n.Major, n.Minor))
+	if (n.Major != 0 || n.Minor != 0) && (n.Major != have.Major || n.Minor != have.Minor) {
+		wrong = append(wrong, fmt.Sprintf("numbers %d:%d, in the file %d:%d", have.Major, have.Minor, n.Major, n.Minor))
 	}
-	if n.FileMode != nil && *n.FileMode&fs.ModePerm != have.mode {
-		wrong = append(wrong, fmt.Sprintf("mode %#o, in the file %#o", have.mode, *n.FileMode&fs.ModePerm))
+	if n.FileMode != nil && *n.FileMode&fs.ModePerm != have.Mode {
+		wrong = append(wrong, fmt.Sprintf("mode %#o, in the file %#o", have.Mode, *n.FileMode&fs.ModePerm))
 	}
 	if len(wrong) > 0 {
 		c.add(device, fmt.Sprintf("device node %s has %s", name, strings.Join(wrong, "; ")), anew)

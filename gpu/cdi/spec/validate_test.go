@@ -1,4 +1,4 @@
-package cdi
+package spec
 
 import (
 	"os"
@@ -34,11 +34,13 @@ func TestRulesOfCDIThatItsLibraryDoesNotCheck(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "spec.json")
-			makeFile(t, file, tc.spec)
+			if err := os.WriteFile(file, []byte(tc.spec), 0o600); err != nil {
+				t.Fatal(err)
+			}
 			if _, err := lib.ReadSpec(file, 0); err != nil {
 				t.Errorf("the library does check it: %v", err)
 			}
-			if _, err := ParseSpec([]byte(tc.spec)); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := Parse([]byte(tc.spec)); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
@@ -46,28 +48,8 @@ func TestRulesOfCDIThatItsLibraryDoesNotCheck(t *testing.T) {
 }
 
 func TestADeviceThatEditsNothingIsRefused(t *testing.T) {
-	_, err := ParseSpec([]byte(`{"cdiVersion": "0.5.0", "kind": "a.example/b", "devices": [{"name": "0", "containerEdits": {"env": []}}]}`))
+	_, err := Parse([]byte(`{"cdiVersion": "0.5.0", "kind": "a.example/b", "devices": [{"name": "0", "containerEdits": {"env": []}}]}`))
 	if err == nil || !strings.Contains(err.Error(), `device "0": it edits nothing`) {
 		t.Errorf("got %v", err)
-	}
-}
-
-// What is in the golden files is what goes to engines.
-func TestEachRecordedSpecObeysEveryRule(t *testing.T) {
-	files, err := filepath.Glob("testdata/golden/*.json")
-	if err != nil || len(files) != len(nodes) {
-		t.Fatalf("%d files for %d hosts, %v", len(files), len(nodes), err)
-	}
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := ParseSpec(data); err != nil {
-			t.Errorf("%s: %v", file, err)
-		}
-		if _, err := lib.ReadSpec(file, 0); err != nil {
-			t.Errorf("%s: %v", file, err)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package cdi
+package recipe
 
 import (
 	"errors"
@@ -31,7 +31,7 @@ func tegraNodes(b *build, _ gpu.Device) ([]*specs.DeviceNode, error) {
 	}
 	var nodes []*specs.DeviceNode
 	for _, name := range b.tegraNames(lists, "dev") {
-		node, err := b.host.node(name)
+		node, err := b.host.DeviceNode(name)
 		if err != nil {
 			b.omit(name, err)
 			continue
@@ -61,7 +61,7 @@ func (b *build) tegraLists() ([]tegraEntry, error) {
 	var entries []tegraEntry
 	var errs []error
 	for _, name := range nvidia.TegraLists {
-		data, err := b.host.read(name)
+		data, err := b.host.Read(name)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			continue
@@ -89,7 +89,7 @@ func (b *build) tegraNames(entries []tegraEntry, kinds ...string) []string {
 			switch {
 			case e.kind != kind:
 			case strings.ContainsAny(last, "*?["):
-				found, err := b.host.list(dir, last)
+				found, err := b.host.List(dir, last)
 				if err != nil {
 					b.omit(e.path, err)
 				}

@@ -1,4 +1,4 @@
-package cdi
+package recipe
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ var wsl = recipe{
 // addWSLLibraries mounts the libraries once more, where the linker looks by default: no
 // image has their own directory in its linker's cache.
 func addWSLLibraries(b *build) {
-	names, err := b.host.list(nvidia.WSLLibraries, "lib*.so*")
+	names, err := b.host.List(nvidia.WSLLibraries, "lib*.so*")
 	if err == nil && !slices.Contains(names, "libcuda.so.1") {
 		err = errors.New("not in " + nvidia.WSLLibraries)
 	}
@@ -29,7 +29,7 @@ func addWSLLibraries(b *build) {
 		return
 	}
 	for _, dir := range libraryDirs {
-		if _, err := b.host.follow(dir); err != nil {
+		if _, err := b.host.Follow(dir); err != nil {
 			continue
 		}
 		for _, name := range names {

@@ -1,4 +1,9 @@
-package cdi
+// Package visibility is the environment variables by which somebody chooses the cards of a
+// container or of a process in it: the vendors' container runtimes, and frameworks. The
+// agent gives cards in another way, so in its containers only it says what they are.
+//
+// It is a table; it reads nothing and starts no goroutine.
+package visibility
 
 import (
 	"fmt"
@@ -16,6 +21,7 @@ import (
 	"github.com/heteroflow/node-agent/gpu/metax"
 	"github.com/heteroflow/node-agent/gpu/musa"
 	"github.com/heteroflow/node-agent/gpu/nvidia"
+	"github.com/heteroflow/node-agent/gpu/virtual"
 )
 
 // variable is an environment variable by which somebody chooses the cards of a container
@@ -94,20 +100,19 @@ var variables = []variable{
 	{name: biren.VisibleEnv, vendors: []gpu.Vendor{gpu.Biren}},
 	{name: biren.CardsEnv, reader: byOther},
 
-	{name: virtualEnv, reader: byOther},
+	{name: virtual.CardEnv, reader: byOther},
 }
 
-// IsVisibility tells whether an environment variable chooses cards. Only the agent may set
-// one.
-func IsVisibility(name string) bool {
+// Chooses tells whether an environment variable chooses cards. Only the agent may set one.
+func Chooses(name string) bool {
 	return slices.ContainsFunc(variables, func(v variable) bool { return v.name == name })
 }
 
-// Visibility is what the environment of a container with so many devices of each vendor
+// Env is what the environment of a container with so many devices of each vendor
 // must say: to the vendors' runtimes, that there is nothing for them to add, whatever the
 // image says; to the process, to use all that it was given. A container without devices is
 // given none. A variable that two of the vendors would have differently is not set.
-func Visibility(given map[gpu.Vendor]int) []string {
+func Env(given map[gpu.Vendor]int) []string {
 	var env []string
 	for _, v := range variables {
 		switch v.reader {

@@ -1,4 +1,4 @@
-package cdi
+package recipe
 
 import (
 	"context"
@@ -10,107 +10,36 @@ import (
 	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/heteroflow/node-agent/gpu"
+	"github.com/heteroflow/node-agent/gpu/cdi/hostfs"
+	"github.com/heteroflow/node-agent/gpu/cdi/spec"
+	"github.com/heteroflow/node-agent/gpu/virtual"
 )
-
-// Source makes the spec of one vendor's devices. The recipes of this package are one;
-// another is a vendor's own library, which knows more than a table can.
-type Source interface {
-	Make(ctx context.Context, vendor gpu.Vendor, devices []gpu.Device) (Made, error)
-}
-
-// Made is what a Source has made of a vendor's devices.
-type Made struct {
-	// Spec names each device by its index and, where it has one, its uuid, and each MIG
-	// instance by its uuid. Kind and version are filled in later. Nil: no device can be
-	// given to a container.
-	Spec *specs.Spec
-	// Absent are the devices that are not in Spec, and why.
-	Absent []Absence
-	// Omitted is what a container might have used and will not find.
-	Omitted []Omission
-}
-
-// Absence is a device that no container can be given.
-type Absence struct {
-	Device gpu.Device
-	Reason string
-}
-
-// Omission is something of the host that a spec leaves out.
-type Omission struct {
-	Path   string
-	Reason string
-}
-
-// recipe is what the cards of one vendor need in a container. Paths are the host's, and
-// are looked up anew for each spec.
-type recipe struct {
-	// cards are the nodes of one card.
-	cards []cardNode
-	// dri is where, by its PCI address, the names of a card's nodes in /dev/dri stand; "":
-	// it has none there. driRequired: it is nothing without them.
-	dri         string
-	driRequired bool
-	// listed finds nodes of a card that no pattern gives.
-	listed func(*build, gpu.Device) ([]*specs.DeviceNode, error)
-	// alone says why a card can be given only where it is the only one; "": each can.
-	alone string
-	// shared are the nodes beside any card, and sharedDirs directories of such nodes. Which
-	// of them there are depends on the driver's version and the card's generation.
-	shared, sharedDirs []string
-	mounts             []string // files and directories, where they exist
-	libraries          []string // files looked for in the linker's default directories
-	env                []string
-	// more adds what no table can say.
-	more func(*build)
-	// platform is the recipe of a machine for which this one does not hold; nil: it does.
-	platform func(host, []gpu.Device) *recipe
-}
-
-// cardNode is a device node of one card: a pattern with one %d and what says its number, or
-// with neither.
-type cardNode struct {
-	pattern  string
-	number   func(host, gpu.Device) (int, error)
-	optional bool
-}
-
-func (c cardNode) path(h host, d gpu.Device) (string, error) {
-	if c.number == nil {
-		return c.pattern, nil
-	}
-	n, err := c.number(h, d)
-	if err != nil {
-		return "", fmt.Errorf("device node %s: %w", c.pattern, err)
-	}
-	return fmt.Sprintf(c.pattern, n), nil
-}
 
 // build is a spec in the making.
 type build struct {
-	host    host
+	host    hostfs.FS
 	recipe  recipe
 	devices []gpu.Device
-	made    Made
+	made    spec.Made
 	edits   specs.ContainerEdits // of every container with one of the devices
 	owners  map[string]string    // by device node, the cards that have them
 }
 
-// recipes makes specs from the table of this package.
-type recipes struct{ host host }
+// Source is a spec.Source: the recipes of all vendors, on a host.
+type Source struct{ Host hostfs.FS }
 
-// Make implements Source. It fails for a vendor that has no recipe.
-func (r recipes) Make(_ context.Context, vendor gpu.Vendor, devices []gpu.Device) (Made, error) {
+// Make implements spec.Source. It fails for a vendor that has no recipe.
+func (s Source) Make(_ context.Context, vendor gpu.Vendor, devices []gpu.Device) (spec.Made, error) {
 	recipe, ok := table[vendor]
 	if !ok {
-		return Made{}, fmt.Errorf("make CDI spec: nothing is known of what cards of vendor %q need in a container", vendor)
+		return spec.Made{}, fmt.Errorf("make CDI spec: nothing is known of what cards of vendor %q need in a container", vendor)
 	}
 	if recipe.platform != nil {
-		if other := recipe.platform(r.host, devices); other != nil {
+		if other := recipe.platform(s.Host, devices); other != nil {
 			recipe = *other
 		}
 	}
-	b := &build{host: r.host, recipe: recipe, devices: devices, owners: map[string]string{}}
+	b := &build{host: s.Host, recipe: recipe, devices: devices, owners: map[string]string{}}
 	b.makeShared()
 	b.made.Spec = &specs.Spec{}
 	for _, d := range devices {
@@ -126,15 +55,15 @@ func (r recipes) Make(_ context.Context, vendor gpu.Vendor, devices []gpu.Device
 
 func (b *build) makeShared() {
 	for _, name := range b.recipe.shared {
-		b.node(&b.edits, name)
+		b.node(name)
 	}
 	for _, dir := range b.recipe.sharedDirs {
-		names, err := b.host.list(dir, "*")
+		names, err := b.host.List(dir, "*")
 		if err != nil {
 			b.omit(dir, err)
 		}
 		for _, name := range names {
-			b.node(&b.edits, path.Join(dir, name))
+			b.node(path.Join(dir, name))
 		}
 	}
 	for _, name := range b.recipe.mounts {
@@ -150,18 +79,18 @@ func (b *build) makeShared() {
 }
 
 // node adds a device node if it is there.
-func (b *build) node(edits *specs.ContainerEdits, name string) {
-	node, err := b.host.node(name)
+func (b *build) node(name string) {
+	node, err := b.host.DeviceNode(name)
 	if err != nil {
 		b.omit(name, err)
 		return
 	}
-	edits.DeviceNodes = append(edits.DeviceNodes, node)
+	b.edits.DeviceNodes = append(b.edits.DeviceNodes, node)
 }
 
 // mount adds a mount if its source is there.
 func (b *build) mount(name string) {
-	mount, err := b.host.mount(name)
+	mount, err := b.host.Mount(name)
 	if err != nil {
 		b.omit(name, err)
 		return
@@ -183,7 +112,7 @@ var libraryDirs = []string{
 
 func (b *build) library(name string) {
 	for _, dir := range libraryDirs {
-		if mount, err := b.host.mount(path.Join(dir, name)); err == nil {
+		if mount, err := b.host.Mount(path.Join(dir, name)); err == nil {
 			b.addMount(mount)
 			return
 		}
@@ -192,7 +121,7 @@ func (b *build) library(name string) {
 }
 
 func (b *build) omit(name string, err error) {
-	b.made.Omitted = append(b.made.Omitted, Omission{Path: name, Reason: err.Error()})
+	b.made.Omitted = append(b.made.Omitted, spec.Omission{Path: name, Reason: err.Error()})
 }
 
 // addCard adds a card under its names, or says why it cannot.
@@ -209,16 +138,16 @@ func (b *build) addCard(d gpu.Device) {
 		err = b.own(d, nodes)
 	}
 	if err != nil {
-		b.made.Absent = append(b.made.Absent, Absence{Device: d, Reason: err.Error()})
+		b.made.Absent = append(b.made.Absent, spec.Absence{Device: d, Reason: err.Error()})
 		return
 	}
-	if d.Vendor == gpu.NVIDIA && d.MIGMode == migEnabled {
+	if d.Vendor == gpu.NVIDIA && d.MIGMode == gpu.MIGEnabled {
 		b.addInstances(d, nodes)
 		return
 	}
 	edits := specs.ContainerEdits{DeviceNodes: nodes}
 	if len(nodes) == 0 { // the virtual card: a CDI device has to edit something
-		edits.Env = []string{virtualEnv + "=" + d.UUID}
+		edits.Env = []string{virtual.CardEnv + "=" + d.UUID}
 	}
 	for _, name := range b.names(d) {
 		b.made.Spec.Devices = append(b.made.Spec.Devices, specs.Device{Name: name, ContainerEdits: edits})
@@ -239,9 +168,6 @@ func (b *build) own(d gpu.Device, nodes []*specs.DeviceNode) error {
 	return nil
 }
 
-// migEnabled is gpu.Device.MIGMode of a card cut into instances.
-const migEnabled = "enabled"
-
 // cardNodes are the nodes of one card; an error when one that it cannot do without is
 // missing.
 func (b *build) cardNodes(d gpu.Device) ([]*specs.DeviceNode, error) {
@@ -254,7 +180,7 @@ func (b *build) cardNodes(d gpu.Device) ([]*specs.DeviceNode, error) {
 		if err != nil {
 			return nil, err
 		}
-		node, err := b.host.node(name)
+		node, err := b.host.DeviceNode(name)
 		switch {
 		case err == nil:
 			nodes = append(nodes, node)
@@ -284,7 +210,7 @@ func (b *build) driNodes(d gpu.Device) ([]*specs.DeviceNode, error) {
 		return nil, errors.New("its PCI address is not known, so neither are its nodes in /dev/dri")
 	}
 	dir := fmt.Sprintf(b.recipe.dri, d.BusID)
-	names, err := b.host.list(dir, "card[0-9]*", "renderD[0-9]*")
+	names, err := b.host.List(dir, "card[0-9]*", "renderD[0-9]*")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
@@ -293,7 +219,7 @@ func (b *build) driNodes(d gpu.Device) ([]*specs.DeviceNode, error) {
 	}
 	var nodes []*specs.DeviceNode
 	for _, name := range names {
-		node, err := b.host.node(path.Join("/dev/dri", name))
+		node, err := b.host.DeviceNode(path.Join("/dev/dri", name))
 		if err != nil {
 			return nil, fmt.Errorf("device node /dev/dri/%s: %w", name, err)
 		}
@@ -309,7 +235,7 @@ func (b *build) names(d gpu.Device) []string {
 	if d.UUID == "" || d.UUID == names[0] {
 		return names
 	}
-	if err := checkName(d.UUID); err != nil {
+	if err := spec.CheckName(d.UUID); err != nil {
 		b.omit("device name "+d.UUID, err)
 		return names
 	}

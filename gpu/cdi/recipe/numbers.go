@@ -1,4 +1,4 @@
-package cdi
+package recipe
 
 import (
 	"errors"
@@ -9,20 +9,21 @@ import (
 
 	"github.com/heteroflow/node-agent/gpu"
 	"github.com/heteroflow/node-agent/gpu/biren"
+	"github.com/heteroflow/node-agent/gpu/cdi/hostfs"
 	"github.com/heteroflow/node-agent/gpu/enflame"
 	"github.com/heteroflow/node-agent/gpu/nvidia"
 )
 
 var errUnknownNumber = errors.New("its number is not known")
 
-func byMinor(_ host, d gpu.Device) (int, error) {
+func byMinor(_ hostfs.FS, d gpu.Device) (int, error) {
 	if d.Minor == nil {
 		return 0, errUnknownNumber
 	}
 	return *d.Minor, nil
 }
 
-func byIndex(_ host, d gpu.Device) (int, error) {
+func byIndex(_ hostfs.FS, d gpu.Device) (int, error) {
 	if d.Index == nil {
 		return 0, errUnknownNumber
 	}
@@ -30,12 +31,12 @@ func byIndex(_ host, d gpu.Device) (int, error) {
 }
 
 // byNVIDIAsDriver asks the driver where nobody else has said the number.
-func byNVIDIAsDriver(h host, d gpu.Device) (int, error) {
+func byNVIDIAsDriver(h hostfs.FS, d gpu.Device) (int, error) {
 	if d.Minor != nil || d.BusID == "" {
 		return byMinor(h, d)
 	}
 	name := fmt.Sprintf(nvidia.CardInformation, d.BusID)
-	data, err := h.read(name)
+	data, err := h.Read(name)
 	if err != nil {
 		return 0, fmt.Errorf("%w; %s: %w", errUnknownNumber, name, err)
 	}
@@ -49,11 +50,11 @@ func byNVIDIAsDriver(h host, d gpu.Device) (int, error) {
 
 // byEnflamesDirectory takes the number from the name of a directory below the card's PCI
 // device.
-func byEnflamesDirectory(h host, d gpu.Device) (int, error) {
+func byEnflamesDirectory(h hostfs.FS, d gpu.Device) (int, error) {
 	prefix := strings.TrimSuffix(path.Base(enflame.CardNode), "%d")
 	for _, pattern := range enflame.CardNodesDirs {
 		dir := fmt.Sprintf(pattern, d.BusID)
-		names, err := h.list(dir, prefix+"[0-9]*")
+		names, err := h.List(dir, prefix+"[0-9]*")
 		if d.BusID == "" || err != nil {
 			continue
 		}
@@ -66,9 +67,9 @@ func byEnflamesDirectory(h host, d gpu.Device) (int, error) {
 }
 
 // byBirensClass takes the number of the node that belongs to the card's PCI device.
-func byBirensClass(h host, d gpu.Device) (int, error) {
+func byBirensClass(h hostfs.FS, d gpu.Device) (int, error) {
 	prefix := strings.TrimSuffix(path.Base(biren.CardNode), "%d")
-	names, err := h.list(biren.CardsDir, prefix+"[0-9]*")
+	names, err := h.List(biren.CardsDir, prefix+"[0-9]*")
 	if d.BusID == "" || err != nil {
 		return byIndex(h, d)
 	}
@@ -78,7 +79,7 @@ func byBirensClass(h host, d gpu.Device) (int, error) {
 		if err != nil {
 			continue
 		}
-		if device, err := h.follow(fmt.Sprintf(biren.CardDevice, n)); err == nil && path.Base(device) == d.BusID {
+		if device, err := h.Follow(fmt.Sprintf(biren.CardDevice, n)); err == nil && path.Base(device) == d.BusID {
 			found = append(found, n)
 		}
 	}

@@ -1,4 +1,4 @@
-package cdi
+package spec
 
 import (
 	"errors"
@@ -14,36 +14,6 @@ import (
 
 	"github.com/heteroflow/node-agent/gpu/text"
 )
-
-// MaxSpecBytes bounds a spec. A node with sixteen cards has some 100 KiB.
-const MaxSpecBytes = 4 << 20
-
-// ParseSpec reads a spec, in JSON or YAML, as engines do, and checks all of it: a source
-// outside of this process is not trusted to know the rules.
-func ParseSpec(data []byte) (*specs.Spec, error) {
-	if len(data) > MaxSpecBytes {
-		return nil, fmt.Errorf("read CDI spec: %d bytes, at most %d", len(data), MaxSpecBytes)
-	}
-	spec, err := lib.ParseSpec(data)
-	if err != nil {
-		return nil, fmt.Errorf("read CDI spec: %w", err)
-	}
-	if spec == nil {
-		return nil, fmt.Errorf("read CDI spec: %w", errEmpty)
-	}
-	if err := whole(spec); err != nil {
-		return nil, fmt.Errorf("read CDI spec: %w", err)
-	}
-	if err := validate(spec); err != nil {
-		return nil, fmt.Errorf("read CDI spec: %w", err)
-	}
-	return spec, nil
-}
-
-var errEmpty = errors.New("it is empty")
-
-// checkName tells what CDI has against the name of a device.
-func checkName(name string) error { return parser.ValidateDeviceName(name) }
 
 // validate holds a spec against the rules of CDI, those that its library does not check
 // among them (SPEC.md: the form of the kind, the path and the timeout of a hook), and
@@ -64,7 +34,7 @@ func validate(s *specs.Spec) error {
 			errs = append(errs, fmt.Errorf("device %q twice", d.Name))
 		}
 		seen[d.Name] = true
-		errs = append(errs, checkName(d.Name))
+		errs = append(errs, CheckName(d.Name))
 		if isEmpty(&d.ContainerEdits) {
 			errs = append(errs, fmt.Errorf("device %q: it edits nothing", d.Name))
 		}

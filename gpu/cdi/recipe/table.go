@@ -1,4 +1,4 @@
-package cdi
+package recipe
 
 import (
 	"slices"
@@ -15,9 +15,6 @@ import (
 	"github.com/heteroflow/node-agent/gpu/musa"
 	"github.com/heteroflow/node-agent/gpu/nvidia"
 )
-
-// virtualEnv tells a task which virtual card it was given: there is nothing else of it.
-const virtualEnv = "HETEROFLOW_VIRTUAL_GPU"
 
 // table holds a recipe per vendor. The facts stand, with their sources, in the vendors'
 // packages. Libraries that an image brings along itself are not mounted.
