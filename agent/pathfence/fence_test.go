@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -349,5 +350,37 @@ func TestOneMoreDirectoryCanBeDenied(t *testing.T) {
 	}
 	if _, err := fence.Check(inside, Read); err != nil {
 		t.Fatalf("the fence itself changed: %v", err)
+	}
+}
+
+func TestTheMountsBelowADirectoryAreThoseThatShow(t *testing.T) {
+	h := newHost(t)
+	for _, dir := range []string{"data/a/b", "data/a/b/inner", "data/a/twice", "data/a/over", "data/a/over/hidden", "data/a/over"} {
+		if err := os.MkdirAll(h.path(dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		h.mount("none", h.path(dir), "tmpfs", 0)
+	}
+	h.mount("none", h.path("data/a/twice"), "tmpfs", 0)
+	h.bind("outside", "data/a-beside") // its name begins as that of a does
+	for name, want := range map[string][]string{
+		"data/a":   {"data/a/b", "data/a/b/inner", "data/a/over", "data/a/twice"},
+		"data/a/b": {"data/a/b/inner"},
+		"models":   nil,
+	} {
+		got, err := h.fence().Check(h.path(name), Read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		below, err := got.MountsBelow()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range want {
+			want[i] = h.path(want[i])
+		}
+		if !slices.Equal(below, want) {
+			t.Errorf("below %s: %q, want %q", name, below, want)
+		}
 	}
 }

@@ -2,12 +2,16 @@ package pathfence
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxMountinfo bounds what is read of /proc/self/mountinfo: about 100 000 mounts.
@@ -100,6 +104,37 @@ func unescape(s string) string {
 		out.WriteByte(s[i])
 	}
 	return out.String()
+}
+
+// MountsBelow lists the mount points that show below a directory that passed, outer ones
+// first.
+func (r Resolved) MountsBelow() ([]string, error) {
+	mounts, err := readMounts()
+	if err != nil {
+		return nil, fmt.Errorf("look for mounts below %q: %w", r.Path, err)
+	}
+	var points []string
+	for id, m := range mounts {
+		if m.point == r.Path || !within(m.point, r.Path) {
+			continue
+		}
+		o, err := openObject(m.point)
+		switch {
+		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+			continue // another mount lies over it
+		case err != nil:
+			return nil, fmt.Errorf("look at the mount at %q: %w", m.point, err)
+		}
+		shows := o.mount == id
+		if err := o.file.Close(); err != nil {
+			return nil, err
+		}
+		if shows {
+			points = append(points, m.point)
+		}
+	}
+	slices.Sort(points)
+	return points, nil
 }
 
 // placeOf says where o lies on its file system.

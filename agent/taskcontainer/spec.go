@@ -4,9 +4,6 @@
 package taskcontainer
 
 import (
-	"errors"
-	"fmt"
-
 	"go.uber.org/zap"
 
 	"github.com/heteroflow/node-agent/agent/pathfence"
@@ -57,6 +54,10 @@ func (b Builder) Build(t protocol.Task, devices Devices, log *zap.Logger) (Bluep
 	if err != nil {
 		return Blueprint{}, refuse(protocol.ReasonVolumeDenied, err)
 	}
+	mounts, err := mounts(volumes)
+	if err != nil {
+		return Blueprint{}, refuse(protocol.ReasonVolumeDenied, err)
+	}
 	spec := runtime.Spec{
 		Name:       Name(t.ID),
 		Image:      t.Image,
@@ -66,7 +67,7 @@ func (b Builder) Build(t protocol.Task, devices Devices, log *zap.Logger) (Bluep
 		Env:        environment(t.Env, log),
 		WorkingDir: t.WorkingDir,
 		User:       t.User,
-		Mounts:     mounts(t.Volumes, volumes),
+		Mounts:     mounts,
 		Network:    runtime.Network{Mode: runtime.NetworkMode(sup.Network), Ports: published(sup.Network, t.Ports)},
 		IPC:        runtime.IPCPrivate,
 		Resources: runtime.Resources{
@@ -82,42 +83,6 @@ func (b Builder) Build(t protocol.Task, devices Devices, log *zap.Logger) (Bluep
 		return Blueprint{}, refuse(protocol.ReasonInvalidSpec, err)
 	}
 	return Blueprint{Spec: spec, Supervision: sup, Expect: Expectation{Volumes: volumes, Nodes: devices.Expect}}, nil
-}
-
-func (b Builder) volumes(asked []protocol.Volume) ([]Volume, error) {
-	var volumes []Volume
-	var errs []error
-	for i, v := range asked {
-		resolved, err := b.check(v.HostPath, v.ReadOnly)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("volumes[%d].host_path: %w", i, err))
-			continue
-		}
-		volumes = append(volumes, Volume{resolved, v.ContainerPath, v.ReadOnly})
-	}
-	return volumes, errors.Join(errs...)
-}
-
-// check asks the fence about a host path.
-func (b Builder) check(hostPath string, readOnly bool) (pathfence.Resolved, error) {
-	fence, access := b.Fence, pathfence.Write
-	if b.RuntimeRoot != nil && b.RuntimeRoot() != "" {
-		fence = fence.Denying(b.RuntimeRoot())
-	}
-	if readOnly {
-		access = pathfence.Read
-	}
-	return fence.Check(hostPath, access)
-}
-
-// mounts names the volumes by the paths the fence resolved them to: these have no links
-// that could be turned elsewhere.
-func mounts(asked []protocol.Volume, volumes []Volume) []runtime.Mount {
-	var mounts []runtime.Mount
-	for i, v := range volumes {
-		mounts = append(mounts, runtime.Mount{Source: v.Path, Target: v.Target, ReadOnly: asked[i].ReadOnly})
-	}
-	return mounts
 }
 
 // published are the ports to publish. On the host's network they are there already.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -124,6 +125,47 @@ func TestATaskBecomesTheContainerItAsksFor(t *testing.T) {
 				t.Errorf("%d volumes to verify, want %d", len(got.Expect.Volumes), len(want.Mounts))
 			}
 		})
+	}
+}
+
+func TestAReadOnlyVolumeIsSoWithAllThatIsMountedBelowIt(t *testing.T) {
+	dir := share(t)
+	for _, point := range []string{"nfs", "nfs/home", "own"} {
+		point = filepath.Join(dir, point)
+		if err := os.Mkdir(point, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		switch err := syscall.Mount("none", point, "tmpfs", 0, ""); {
+		case errors.Is(err, syscall.EPERM):
+			t.Skipf("mounting needs root: %v", err)
+		case err != nil:
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := syscall.Unmount(point, syscall.MNT_DETACH); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	built, err := builder(t, dir).Build(task(func(t *protocol.Task) {
+		t.Volumes = []protocol.Volume{
+			{HostPath: dir, ContainerPath: "/data", ReadOnly: true},
+			{HostPath: dir + "/own", ContainerPath: "/data/own"}, // the task has this one written to
+			{HostPath: dir, ContainerPath: "/work"},
+		}
+	}), taskcontainer.Devices{}, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []runtime.Mount{
+		{Source: dir, Target: "/data", ReadOnly: true},
+		{Source: dir + "/nfs", Target: "/data/nfs", ReadOnly: true},
+		{Source: dir + "/nfs/home", Target: "/data/nfs/home", ReadOnly: true},
+		{Source: dir + "/own", Target: "/data/own"},
+		{Source: dir, Target: "/work"},
+	}
+	if diff := cmp.Diff(want, built.Spec.Mounts); diff != "" {
+		t.Error(diff)
 	}
 }
 

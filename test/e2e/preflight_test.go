@@ -2,7 +2,12 @@ package e2e
 
 import (
 	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -83,6 +88,34 @@ func TestAnEngineSharesMemoryAsItsDocumentsSay(t *testing.T) {
 			done := w.Reaches(task.ID, protocol.StatusCompleted)
 			if has := strings.Contains(done.Outcome.LogTail, "128974848"); has != (task.ID == own.ID) {
 				t.Errorf("%s: %s", task.ID, done.Outcome.LogTail)
+			}
+			w.Gone(task.ID)
+		}
+	})
+}
+
+// What the operator has mounted in a directory is as read-only for a task as the directory.
+func TestAReadOnlyVolumeIsSoWithAllThatIsMountedBelowIt(t *testing.T) {
+	onEachRuntime(t, "", func(t *testing.T, on runtime.Name) {
+		w := newWorldOn(t, on, devserver.Features{})
+		w.Start()
+		dir := filepath.Join(w.Agent.Dir, "volume")
+		point := filepath.Join(dir, "mounted")
+		if err := errors.Join(os.MkdirAll(point, 0o755), syscall.Mount("none", point, "tmpfs", 0, "")); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := syscall.Unmount(point, syscall.MNT_DETACH); err != nil {
+				t.Error(err)
+			}
+		})
+		for _, readOnly := range []bool{true, false} {
+			task := w.Task(fmt.Sprintf("%s-read-only-%t", w.Agent.NodeID, readOnly), "print-self", "--writable", "/v", "--writable", "/v/mounted")
+			task.Volumes = []protocol.Volume{{HostPath: dir, ContainerPath: "/v", ReadOnly: readOnly}}
+			w.Submit(task)
+			tail := w.Reaches(task.ID, protocol.StatusCompleted).Outcome.LogTail
+			if want := fmt.Sprintf(`"writable":{"/v":%t,"/v/mounted":%[1]t}`, !readOnly); !strings.Contains(tail, want) {
+				t.Errorf("read only %t: %s", readOnly, tail)
 			}
 			w.Gone(task.ID)
 		}
