@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/heteroflow/node-agent/agent/probe"
+	"github.com/heteroflow/node-agent/agent/wallclock"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
 )
@@ -48,7 +49,11 @@ func (h *health) watch(ctx context.Context, t *task, c runtime.Container) {
 		t.setHealth(protocol.TaskHealth{State: protocol.HealthUnknown, Message: fmt.Sprintf("the container has no address to probe: its network is %s", t.supervision.Network)})
 		return
 	}
-	h.watcher.Go(func() { probe.Prober{Check: *check, Host: host, Report: t.setHealth}.Run(probing) })
+	var age time.Duration // an earlier agent may have waited for the service already
+	if !c.StartedAt.IsZero() {
+		age = max(0, wallclock.Now().Sub(c.StartedAt))
+	}
+	h.watcher.Go(func() { probe.Prober{Check: *check, Host: host, Age: age, Report: t.setHealth}.Run(probing) })
 }
 
 // end stops the watch.

@@ -264,6 +264,29 @@ func TestHintsDoNotCutAProbesInitialDelayShort(t *testing.T) {
 	})
 }
 
+func TestAProbesInitialDelayCountsFromTheStartOfTheServiceOverRestarts(t *testing.T) {
+	onNode(t, func(n *node) {
+		n.daemon.AddImage(image, runtimefake.Program{Forever: true})
+		n.plane.add("1", image, func(task *protocol.Task) {
+			task.Network = protocol.NetworkHost // where nothing listens on the port
+			task.HealthCheck = &protocol.HealthCheck{Type: protocol.HealthTCP, Port: 1, InitialDelaySeconds: 600, FailureThreshold: 1}
+		})
+		n.runs("1")
+		begun := time.Now()
+		for range 3 {
+			time.Sleep(3 * time.Minute)
+			n.restart()
+		}
+		n.until(5*time.Minute, "unhealthy", func() bool {
+			h := n.agent.executor.Health()
+			return len(h) == 1 && h[0].State == protocol.HealthUnhealthy
+		})
+		if took := time.Since(begun); took < 9*time.Minute || took > 11*time.Minute {
+			t.Errorf("first asked %v after the start", took)
+		}
+	})
+}
+
 // running counts the containers that run.
 func (n *node) running() int {
 	count := 0

@@ -27,7 +27,8 @@ const maxBody = 64 << 10
 // Prober probes one service.
 type Prober struct {
 	Check protocol.HealthCheck
-	Host  netip.Addr // where the container's ports are reached
+	Host  netip.Addr    // where the container's ports are reached
+	Age   time.Duration // of the run of the service, of whose initial delay so much is over
 	// Report takes the health after every probe, and once before the first.
 	Report func(protocol.TaskHealth)
 }
@@ -42,7 +43,7 @@ func (p Prober) Run(ctx context.Context) {
 	}
 	health := protocol.TaskHealth{State: protocol.HealthStarting, Since: new(wallclock.Now())}
 	p.Report(health)
-	wait := seconds(check.InitialDelaySeconds)
+	wait := seconds(check.InitialDelaySeconds) - p.Age
 	for {
 		select {
 		case <-ctx.Done():
@@ -80,7 +81,8 @@ func next(h protocol.TaskHealth, err error, threshold int, now time.Time) protoc
 }
 
 func probe(ctx context.Context, client *http.Client, check protocol.HealthCheck, host netip.Addr) error {
-	ctx, cancel := context.WithTimeout(ctx, seconds(check.TimeoutSeconds))
+	timeout := seconds(check.TimeoutSeconds)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 	defer cancel()
 	address := net.JoinHostPort(host.String(), strconv.Itoa(check.Port))
 	switch check.Type {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -91,7 +92,43 @@ func TestAHungServiceFailsAtItsTimeout(t *testing.T) {
 	addr := serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	check := fast
 	check.FailureThreshold = 1
-	observe(t, check, addr, protocol.HealthStarting, protocol.HealthUnhealthy)
+	last := observe(t, check, addr, protocol.HealthStarting, protocol.HealthUnhealthy)
+	if !strings.Contains(last.Message, "no answer within 1s") {
+		t.Errorf("got %+v", last)
+	}
+}
+
+// firstProbe is how long after Run the service is first asked: nothing is there to answer.
+func firstProbe(t *testing.T, delay int64, age time.Duration) (after time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		begun := time.Now()
+		check := protocol.HealthCheck{Type: "none", Port: 1, InitialDelaySeconds: delay}
+		probe.Prober{Check: check, Host: netip.IPv6Loopback(), Age: age, Report: func(h protocol.TaskHealth) {
+			if h.ConsecutiveFailures == 1 {
+				after = time.Since(begun)
+				cancel()
+			}
+		}}.Run(ctx)
+	})
+	return after
+}
+
+func TestTheInitialDelayCountsFromTheStartOfTheService(t *testing.T) {
+	for _, tc := range []struct {
+		delay       int64 // seconds
+		age, awaits time.Duration
+	}{
+		{0, 0, 0},
+		{300, 0, 5 * time.Minute},
+		{300, 2 * time.Minute, 3 * time.Minute},
+		{300, 24 * time.Hour, 0},
+	} {
+		if got := firstProbe(t, tc.delay, tc.age); got != tc.awaits {
+			t.Errorf("a delay of %d s, %v after the start: asked after %v, want %v", tc.delay, tc.age, got, tc.awaits)
+		}
+	}
 }
 
 func TestTCPIsHealthyWhenTheConnectionOpens(t *testing.T) {
