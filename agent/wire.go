@@ -12,7 +12,6 @@ import (
 	"github.com/heteroflow/node-agent/agent/connector"
 	"github.com/heteroflow/node-agent/agent/drain"
 	"github.com/heteroflow/node-agent/agent/executor"
-	"github.com/heteroflow/node-agent/agent/pathfence"
 	"github.com/heteroflow/node-agent/agent/preflight"
 	"github.com/heteroflow/node-agent/agent/process"
 	"github.com/heteroflow/node-agent/agent/pull"
@@ -31,9 +30,9 @@ func (a *Agent) wireTasks() error {
 	if err != nil {
 		return err
 	}
-	fence, err := pathfence.New(pathfence.Config{Allow: a.cfg.Volumes.Allow, Deny: []string{a.cfg.StateDir, a.cfg.KeyFile()}})
+	fence, err := newFence(a.cfg)
 	if err != nil {
-		return fmt.Errorf("volumes.allow: %w", err)
+		return err
 	}
 	a.cards = cards.New(cards.Options{
 		Inventory: a.gpus, Period: a.cfg.GPU.InventoryPeriod, Log: a.log,
