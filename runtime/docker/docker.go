@@ -5,8 +5,8 @@
 // the daemon's answers and error texts into package runtime's. Every call has its own
 // deadline besides the caller's context, see [Timeouts]. A call whose answer is lost is
 // followed by an inspection, so that a started container is never reported as failed. A run
-// that a daemon killed within its start has lost is found from outside of it: nothing is
-// started twice, and nothing goes on unseen.
+// that Docker lost because it or its containerd died within the start is found from outside of
+// it: nothing is started twice, and nothing goes on unseen.
 //
 // What a container gets beyond its spec: the local log driver with limits, no restart
 // policy, no automatic removal, limits of open files and locked memory that suit GPU work

@@ -31,10 +31,7 @@ func (r *Runtime) start(ctx context.Context, id string) error {
 	if err != nil || before.State == runtime.StateRunning {
 		return err
 	}
-	if ran, err := r.endLost(ctx, before); ran && err != nil {
-		// The caller is to come back until it has gone.
-		return fmt.Errorf("%w: it runs, and Docker does not know: %w", runtime.ErrUnavailable, err)
-	} else if ran || err != nil {
+	if lost, err := r.comeClear(ctx, before); lost || err != nil {
 		return err
 	}
 	failure := r.call(ctx, r.timeouts.Start, func(ctx context.Context, api *client.Client) error {
@@ -44,13 +41,18 @@ func (r *Runtime) start(ctx context.Context, id string) error {
 	if failure == nil || ctx.Err() != nil {
 		return failure
 	}
-	after, err := r.Inspect(ctx, id)
-	switch {
-	case err != nil:
+	after, err := r.inspect(ctx, id)
+	if err != nil {
 		return fmt.Errorf("%w; and then: %w", failure, err)
+	}
+	if lost, err := r.comeClear(ctx, after); lost || err != nil {
+		return err
+	}
+	switch {
 	case after.State == runtime.StateRunning, !after.StartedAt.Equal(before.StartedAt):
 		return nil // only the answer was lost
-	case errors.Is(failure, runtime.ErrUnavailable) && !cerrdefs.IsInternal(failure),
+	case unasked(after.StartError),
+		errors.Is(failure, runtime.ErrUnavailable) && !cerrdefs.IsInternal(failure),
 		errors.Is(failure, runtime.ErrConflict), errors.Is(failure, runtime.ErrNoSpace),
 		errors.Is(failure, runtime.ErrDeviceUnavailable):
 		return failure
@@ -58,6 +60,15 @@ func (r *Runtime) start(ctx context.Context, id string) error {
 	// With any other answer, be it a 500, the daemon tells what runc or the network
 	// said to this container.
 	return fmt.Errorf("%w: %s", runtime.ErrStartFailed, cmp.Or(after.StartError, failure.Error()))
+}
+
+// comeClear is clear for a caller that is to come back until nothing lives.
+func (r *Runtime) comeClear(ctx context.Context, c runtime.Container) (lost bool, err error) {
+	lost, err = r.clear(ctx, c)
+	if errors.Is(err, runtime.ErrStopTimeout) {
+		err = fmt.Errorf("%w: it runs, and Docker does not know: %w", runtime.ErrUnavailable, err)
+	}
+	return lost, err
 }
 
 // Stop has the daemon send the image's stop signal and, after grace rounded up to whole
@@ -116,7 +127,7 @@ func (r *Runtime) Remove(ctx context.Context, id string) error {
 	}
 	c, err := r.inspect(ctx, id)
 	if err == nil {
-		_, err = r.endLost(ctx, c) // or Docker would take the files from under what lives
+		_, err = r.clear(ctx, c) // or Docker would take the files from under what lives
 	}
 	if errors.Is(err, runtime.ErrNotFound) {
 		return nil

@@ -27,29 +27,57 @@ import (
 // is younger than all that Docker knows of the container, without an error, is that of a
 // start that was cut off. Whether the program got to run cannot be told from it; it counts
 // as if it had, since nothing may run twice.
+//
+// A containerd that dies within a start leaves the same: Docker takes the start for a failed
+// one and stores the error of the connection, while the program may have run or run still.
+// Only where containerd could not even be asked is it known that nothing has run.
+
+// unanswered tells from the error of a start that containerd was asked and did not answer. Its
+// client says the class of an error last.
+func unanswered(startError string) bool {
+	return strings.HasSuffix(startError, ": unavailable") && !unasked(startError)
+}
+
+// unasked tells from the error of a start that containerd could not be asked: to start the
+// program, at any rate.
+func unasked(startError string) bool {
+	return strings.Contains(strings.ToLower(startError), "error while dialing")
+}
 
 // sinceLost returns when Docker began the run that it lost, zero if it lost none. A data
 // directory that cannot be seen from here tells nothing.
 func (r *Runtime) sinceLost(ctx context.Context, c runtime.Container) (time.Time, error) {
-	if c.State.Alive() || c.StartError != "" {
+	if c.State.Alive() || c.StartError != "" && !unanswered(c.StartError) {
 		return time.Time{}, nil
 	}
-	root, err := r.dataRoot(ctx)
-	if err != nil || !filepath.IsAbs(root) {
-		return time.Time{}, err
-	}
-	file, err := os.Stat(filepath.Join(root, "containers", c.ID, "hostname"))
+	began, err := r.lastBegun(ctx, c.ID)
 	if err != nil {
-		return time.Time{}, nil //nolint:nilerr // it never was in a start, or this is not the daemon's host
+		return time.Time{}, err
 	}
 	known := c.StartedAt
 	if c.Exit != nil {
 		known = latest(c.Exit.FinishedAt, known)
 	}
-	if began := file.ModTime().UTC(); began.After(known) {
+	switch {
+	case began.After(known):
 		return began, nil
+	case c.StartError != "": // whether or not its time can be seen
+		return latest(c.CreatedAt, known), nil
 	}
 	return time.Time{}, nil
+}
+
+// lastBegun is when the last start of a container began, zero if that cannot be seen.
+func (r *Runtime) lastBegun(ctx context.Context, id string) (time.Time, error) {
+	root, err := r.dataRoot(ctx)
+	if err != nil || !filepath.IsAbs(root) {
+		return time.Time{}, err
+	}
+	file, err := os.Stat(filepath.Join(root, "containers", id, "hostname"))
+	if err != nil {
+		return time.Time{}, nil //nolint:nilerr // it never was in a start, or this is not the daemon's host
+	}
+	return file.ModTime().UTC(), nil
 }
 
 // dataRoot is where the daemon keeps its containers.
@@ -106,12 +134,15 @@ func (r *Runtime) withLost(ctx context.Context, c runtime.Container) (runtime.Co
 		return c, err
 	}
 	message := "Docker was killed within the start of the container and lost the run"
+	if c.StartError != "" {
+		message = "Docker had no answer from containerd to the start of the container and lost the run: " + c.StartError
+	}
 	if run.hidden {
 		message += "; whether it goes on cannot be seen from here, for want of the host's process ids"
 		r.log.Warn("whether a run that Docker does not know of goes on cannot be seen: the agent has not the host's pid namespace",
 			zap.String("container_id", c.ID), zap.String("container_name", c.Name))
 	}
-	c.State, c.StartedAt, c.Exit = runtime.StateExited, run.began, &runtime.Exit{Message: message}
+	c.State, c.StartedAt, c.StartError, c.Exit = runtime.StateExited, run.began, "", &runtime.Exit{Message: message}
 	return c, nil
 }
 
@@ -121,14 +152,37 @@ func (r *Runtime) endLost(ctx context.Context, c runtime.Container) (found bool,
 	if err != nil || run.began.IsZero() || len(run.living) == 0 {
 		return !run.began.IsZero(), err
 	}
-	r.log.Warn("killing what runs of a container and Docker does not know of: it was killed within the start",
+	r.log.Warn("killing what runs of a container and Docker does not know of: it lost the run within the start",
 		zap.String("container_id", c.ID), zap.String("container_name", c.Name), zap.Time("begun", run.began), zap.Ints("pids", run.living))
+	return true, r.end(ctx, c.ID)
+}
+
+// endUnstarted kills what lives of a container whose program was never started: its shim, and
+// what waits in its place to become the program. Docker does not know of them either.
+func (r *Runtime) endUnstarted(ctx context.Context, c runtime.Container) error {
+	if c.State.Alive() || !unasked(c.StartError) || !r.seesProcesses() {
+		return nil
+	}
+	return r.end(ctx, c.ID)
+}
+
+// end kills the processes of a container.
+func (r *Runtime) end(ctx context.Context, id string) error {
 	bounded, cancel := context.WithTimeout(ctx, r.timeouts.StopMargin)
 	defer cancel()
-	if err := orphan.End(bounded, r.proc, c.ID); err != nil {
-		return true, fmt.Errorf("%w: %w", runtime.ErrStopTimeout, err)
+	if err := orphan.End(bounded, r.proc, id); err != nil {
+		return fmt.Errorf("%w: %w", runtime.ErrStopTimeout, err)
 	}
-	return true, nil
+	return nil
+}
+
+// clear ends what Docker does not know of in a container that it says not to run, and tells
+// whether a run of it was lost. Its error is ErrStopTimeout when something does not end.
+func (r *Runtime) clear(ctx context.Context, c runtime.Container) (lost bool, err error) {
+	if err := r.endUnstarted(ctx, c); err != nil {
+		return false, err
+	}
+	return r.endLost(ctx, c)
 }
 
 // seesProcesses tells whether the daemon is one of the processes that can be seen from

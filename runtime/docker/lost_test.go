@@ -18,8 +18,6 @@ import (
 
 	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/runtime/docker"
-	"github.com/heteroflow/node-agent/runtime/docker/orphan"
-	"github.com/heteroflow/node-agent/test/engine"
 )
 
 var lostID = strings.Repeat("0123456789abcdef", 4)
@@ -27,6 +25,8 @@ var lostID = strings.Repeat("0123456789abcdef", 4)
 const (
 	neverRan  = `"Status":"created","StartedAt":"0001-01-01T00:00:00Z","FinishedAt":"0001-01-01T00:00:00Z"`
 	isRunning = `"Status":"running","Running":true,"Pid":7,"StartedAt":"2026-01-02T03:04:05Z","FinishedAt":"0001-01-01T00:00:00Z"`
+	noAnswer  = `,"Error":"transport is closing: unavailable","ExitCode":128`
+	notAsked  = `,"Error":"connection error: desc = \"transport: Error while dialing dial unix /run/containerd/containerd.sock: connect: connection refused\": unavailable","ExitCode":128`
 	hasRun    = `"Status":"exited","ExitCode":3,"StartedAt":"2026-01-02T03:04:05Z","FinishedAt":"2026-01-02T03:04:06Z"`
 )
 
@@ -37,6 +37,7 @@ type forgetful struct {
 	mu     sync.Mutex
 	states []string // the next answer first; the last one stays
 	asked  []string // of it, but for what it knows
+	fails  string   // with what it answers that
 }
 
 func newForgetful(t *testing.T, states ...string) *forgetful {
@@ -105,12 +106,17 @@ func (f *forgetful) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(path, "/containers/json"):
 		_, _ = fmt.Fprintf(w, `[{"Id":%q,"Names":["/task"],"State":"created"}]`, lostID)
 	case r.Method == http.MethodGet && strings.HasSuffix(path, "/json"):
-		_, _ = fmt.Fprintf(w, `{"Id":%q,"Name":"/task","Config":{"Image":"busybox"},"State":{%s}}`, lostID, f.state())
+		_, _ = fmt.Fprintf(w, `{"Id":%q,"Name":"/task","Created":"2026-01-02T03:04:00Z","Config":{"Image":"busybox"},"State":{%s}}`, lostID, f.state())
 	default:
 		f.mu.Lock()
+		defer f.mu.Unlock()
 		f.asked = append(f.asked, r.Method)
-		f.mu.Unlock()
-		w.WriteHeader(http.StatusNoContent)
+		if f.fails == "" {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+		_ = json.NewEncoder(w).Encode(map[string]string{"message": f.fails})
 	}
 }
 
@@ -133,15 +139,19 @@ func TestARunThatDockerBeganAndDoesNotKnowOfIsLost(t *testing.T) {
 		want   runtime.State
 		lost   bool
 	}{
-		"a first one":                           {[]string{neverRan}, lately, runtime.StateExited, true},
-		"a later one":                           {[]string{hasRun}, lately, runtime.StateExited, true},
-		"not where none was begun":              {[]string{neverRan}, time.Time{}, runtime.StateCreated, false},
-		"not where it failed":                   {[]string{neverRan + `,"Error":"no program","ExitCode":127`}, lately, runtime.StateCreated, false},
-		"not where a later one failed":          {[]string{hasRun + `,"Error":"no mount"`}, lately, runtime.StateExited, false},
-		"not where Docker knows how it ended":   {[]string{hasRun}, early, runtime.StateExited, false},
-		"not where it runs":                     {[]string{isRunning}, lately, runtime.StateRunning, false},
-		"not where its start was still at work": {[]string{neverRan, isRunning}, lately, runtime.StateRunning, false},
-		"nor a later one whose start was":       {[]string{hasRun, isRunning}, lately, runtime.StateRunning, false},
+		"a first one": {[]string{neverRan}, lately, runtime.StateExited, true},
+		"a later one": {[]string{hasRun}, lately, runtime.StateExited, true},
+		"a first one that containerd did not answer":  {[]string{neverRan + noAnswer}, lately, runtime.StateExited, true},
+		"a later one that containerd did not answer":  {[]string{hasRun + noAnswer}, lately, runtime.StateExited, true},
+		"not where containerd could not be asked":     {[]string{neverRan + notAsked}, lately, runtime.StateCreated, false},
+		"nor a later one where it could not be asked": {[]string{hasRun + notAsked}, lately, runtime.StateExited, false},
+		"not where none was begun":                    {[]string{neverRan}, time.Time{}, runtime.StateCreated, false},
+		"not where it failed":                         {[]string{neverRan + `,"Error":"no program","ExitCode":127`}, lately, runtime.StateCreated, false},
+		"not where a later one failed":                {[]string{hasRun + `,"Error":"no mount"`}, lately, runtime.StateExited, false},
+		"not where Docker knows how it ended":         {[]string{hasRun}, early, runtime.StateExited, false},
+		"not where it runs":                           {[]string{isRunning}, lately, runtime.StateRunning, false},
+		"not where its start was still at work":       {[]string{neverRan, isRunning}, lately, runtime.StateRunning, false},
+		"nor a later one whose start was":             {[]string{hasRun, isRunning}, lately, runtime.StateRunning, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -186,6 +196,42 @@ func TestWhatRunsAndDockerDoesNotKnowOfIsEndedAndNotStartedAgain(t *testing.T) {
 			default:
 			}
 		})
+	}
+}
+
+func TestAStartThatContainerdDidNotAnswerMayHaveBeenDone(t *testing.T) {
+	f := newForgetful(t, neverRan, neverRan+noAnswer)
+	f.fails = "transport is closing: unavailable"
+	ended := f.runs(t, lostID)
+	r := f.connect(t)
+	if err := r.Start(t.Context(), lostID); err != nil {
+		t.Fatalf("it may have been started: got %v", err)
+	}
+	<-ended
+	// Docker's files are not to be seen: it is not known when it was started.
+	c, err := r.Inspect(t.Context(), lostID)
+	if err != nil || c.State != runtime.StateExited || c.Exit == nil || c.Exit.Code != nil || !strings.Contains(c.Exit.Message, "transport is closing") {
+		t.Errorf("got %+v with exit %+v, %v", c, c.Exit, err)
+	}
+	if err := r.Start(t.Context(), lostID); err != nil || len(f.requests()) != 1 {
+		t.Errorf("once more: %v, and Docker was asked to %q", err, f.requests())
+	}
+}
+
+func TestAStartThatContainerdCouldNotBeAskedForIsTriedAgain(t *testing.T) {
+	f := newForgetful(t, neverRan, neverRan+notAsked)
+	f.began(t, lately)
+	f.fails = "connection error: desc = \"transport: Error while dialing dial unix /run/containerd/containerd.sock: connect: connection refused\": unavailable"
+	r := f.connect(t)
+	wantClass(t, r.Start(t.Context(), lostID), runtime.ErrUnavailable)
+	waits := f.runs(t, lostID) // for its program, as it was made and never started
+	f.fails = ""
+	if err := r.Start(t.Context(), lostID); err != nil {
+		t.Error(err)
+	}
+	<-waits
+	if asked := f.requests(); len(asked) != 2 {
+		t.Errorf("Docker was asked to %q, want two starts", asked)
 	}
 }
 
@@ -259,94 +305,4 @@ func TestWhereProcessesCannotBeSeenThatIsSaid(t *testing.T) {
 	if err != nil || !isLost(c) || !strings.Contains(c.Exit.Message, "cannot be seen") {
 		t.Errorf("got %+v with exit %+v, %v", c, c.Exit, err)
 	}
-}
-
-// ownDocker is a Docker that the test may kill, with the workload's image.
-func ownDocker(t *testing.T) (e *engine.Engines, r *docker.Runtime, image string) {
-	t.Helper()
-	e = engine.Require(t, engine.Options{})
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	host := "unix://" + e.DockerSocket()
-	r = connect(t, docker.Options{Host: host})
-	return e, r, pullWorkload(t, r, host)
-}
-
-// A Docker of the test's own is killed once containerd has been asked for the container's
-// processes, and has not stored by then that it runs.
-func TestARunThatAKilledDockerLostIsEndedAndNothingOfItIsLeft(t *testing.T) {
-	e, r, img := ownDocker(t)
-	for try := range 5 {
-		c, err := r.Create(t.Context(), runtime.Spec{
-			Name: fmt.Sprintf("lost-%d", try), Image: img, Args: []string{"sleep", "1h"}, Network: runtime.Network{Mode: runtime.NetworkHost},
-			IPC: runtime.IPCPrivate, Logs: runtime.LogLimits{MaxBytes: 1 << 20, MaxFiles: 1},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		killedWithinStart(t, e, r, c.ID)
-		now, err := r.Inspect(t.Context(), c.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if now.State == runtime.StateRunning { // it had stored that after all
-			if err := r.Remove(t.Context(), c.ID); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		}
-		if err := r.Start(t.Context(), c.ID); err != nil {
-			t.Errorf("start: %v", err)
-		}
-		if now, err := r.Inspect(t.Context(), c.ID); err != nil || now.State != runtime.StateExited || now.Exit == nil || now.Exit.Code != nil {
-			t.Errorf("got %+v, %v, want one that ended nobody knows how", now, err)
-		}
-		if living := processesOf(t, c.ID); len(living) > 0 {
-			t.Errorf("processes %d are left", living)
-		}
-		if err := r.Remove(t.Context(), c.ID); err != nil {
-			t.Error(err)
-		}
-		return
-	}
-	t.Skip("Docker was quicker than its end each time")
-}
-
-// killedWithinStart starts a container, kills the daemon as soon as there is a process of
-// it, and starts the daemon again.
-func killedWithinStart(t *testing.T, e *engine.Engines, r *docker.Runtime, id string) {
-	t.Helper()
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		_ = r.Start(t.Context(), id) // with any answer
-	}()
-	look := time.NewTicker(time.Millisecond)
-	defer look.Stop()
-	for over := false; !over && len(processesOf(t, id)) == 0; {
-		select {
-		case <-answered:
-			over = true
-		case <-look.C:
-		}
-	}
-	if err := e.Docker.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	<-answered
-	if err := e.Docker.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func processesOf(t *testing.T, id string) []int {
-	t.Helper()
-	all, err := orphan.Scan("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all[id]
 }

@@ -1,0 +1,172 @@
+package docker_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/heteroflow/node-agent/runtime"
+	"github.com/heteroflow/node-agent/runtime/docker"
+	"github.com/heteroflow/node-agent/runtime/docker/orphan"
+	"github.com/heteroflow/node-agent/test/engine"
+)
+
+// ownDocker is a Docker that the test may kill, with the workload's image.
+func ownDocker(t *testing.T) (e *engine.Engines, r *docker.Runtime, image string) {
+	t.Helper()
+	e = engine.Require(t, engine.Options{})
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	host := "unix://" + e.DockerSocket()
+	r = connect(t, docker.Options{Host: host})
+	return e, r, pullWorkload(t, r, host)
+}
+
+func TestARunThatIsLostWithADaemonIsEndedAndNothingOfItIsLeft(t *testing.T) {
+	e, r, img := ownDocker(t)
+	for name, victim := range map[string]*engine.Process{"Docker": e.Docker, "containerd": e.Containerd} {
+		t.Run(name, func(t *testing.T) {
+			id := lose(t, victim, r, img)
+			awaitStarts(t, r, img)
+			if id == "" {
+				t.Skip("the daemon was quicker than its end each time")
+			}
+			if err := r.Start(t.Context(), id); err != nil {
+				t.Errorf("start: %v", err)
+			}
+			if now, err := r.Inspect(t.Context(), id); err != nil || now.State != runtime.StateExited || now.Exit == nil || now.Exit.Code != nil {
+				t.Errorf("got %+v, %v, want one that ended nobody knows how", now, err)
+			}
+			if living := processesOf(t, id); len(living) > 0 {
+				t.Errorf("processes %d are left", living)
+			}
+			if err := r.Remove(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// lose returns a container of which Docker lost a run: the daemon was killed once it had been
+// asked for the container's processes, and Docker has not stored that it runs. Where it had
+// done so, or not asked yet, another is tried. It returns none if that is so each time.
+func lose(t *testing.T, victim *engine.Process, r *docker.Runtime, img string) (id string) {
+	t.Helper()
+	for range 5 {
+		id := create(t, r, img)
+		killedWithinStart(t, victim, r, id)
+		now, err := r.Inspect(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now.State != runtime.StateRunning && now.StartError == "" {
+			return id
+		}
+		if err := r.Remove(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return ""
+}
+
+func create(t *testing.T, r *docker.Runtime, img string) (id string) {
+	t.Helper()
+	c, err := r.Create(t.Context(), runtime.Spec{
+		Name: fmt.Sprintf("lost-%d", time.Now().UnixNano()), Image: img, Args: []string{"sleep", "1h"},
+		Network: runtime.Network{Mode: runtime.NetworkHost}, IPC: runtime.IPCPrivate, Logs: runtime.LogLimits{MaxBytes: 1 << 20, MaxFiles: 1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.ID
+}
+
+// awaitStarts waits until Docker has noticed that its containerd is back, and starts containers.
+func awaitStarts(t *testing.T, r *docker.Runtime, img string) {
+	t.Helper()
+	id := create(t, r, img)
+	awaitStart(t, r, id)
+	if err := r.Remove(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+}
+
+// awaitStart starts the container, as often as the daemon is away.
+func awaitStart(t *testing.T, r *docker.Runtime, id string) {
+	t.Helper()
+	again := time.NewTicker(200 * time.Millisecond)
+	defer again.Stop()
+	err := r.Start(t.Context(), id)
+	for deadline := time.Now().Add(time.Minute); errors.Is(err, runtime.ErrUnavailable) && time.Now().Before(deadline); err = r.Start(t.Context(), id) {
+		<-again.C
+	}
+	if now, inspectErr := r.Inspect(t.Context(), id); err != nil || inspectErr != nil || now.State != runtime.StateRunning {
+		t.Errorf("got %+v, %v, %v", now, err, inspectErr)
+	}
+}
+
+// killedWithinStart starts a container, kills the daemon as soon as there is a process of
+// it, and starts the daemon again.
+func killedWithinStart(t *testing.T, victim *engine.Process, r *docker.Runtime, id string) {
+	t.Helper()
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		_ = r.Start(t.Context(), id) // with any answer
+	}()
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for over := false; !over && len(processesOf(t, id)) == 0; {
+		select {
+		case <-answered:
+			over = true
+		case <-look.C:
+		}
+	}
+	if err := victim.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-answered
+	if err := victim.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAContainerdThatIsAwayFailsNoStart(t *testing.T) {
+	e, r, img := ownDocker(t)
+	id := create(t, r, img)
+	if err := e.Containerd.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	// A start may be under way to it until Docker has noticed.
+	for noticed := false; !noticed; {
+		probe := create(t, r, img)
+		noticed = r.Start(t.Context(), probe) != nil
+		if err := r.Remove(t.Context(), probe); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		wantClass(t, r.Start(t.Context(), id), runtime.ErrUnavailable)
+	}
+	if err := e.Containerd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	awaitStart(t, r, id)
+	if err := r.Remove(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+}
+
+func processesOf(t *testing.T, id string) []int {
+	t.Helper()
+	all, err := orphan.Scan("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[id]
+}
