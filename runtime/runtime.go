@@ -79,6 +79,17 @@ type Runtime interface {
 	Close() error
 }
 
+// Gated is a Runtime that has a container ready, its file systems mounted, before its
+// program runs. Docker does both in one step.
+type Gated interface {
+	Runtime
+
+	// StartIf is Start, and asks ready just before the program runs, with the process that
+	// waits to become it. If that returns an error the program does not run and the error
+	// is returned, with ErrStartFailed: the container stays, without this run.
+	StartIf(ctx context.Context, id string, ready func(pid int) error) error
+}
+
 // StopMargin is how long after its grace a container may still be dying before Stop
 // gives up: the kernel frees a GPU process's pinned memory before it reaps it, which
 // takes seconds on a large card.

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/heteroflow/node-agent/agent/logging"
+	"github.com/heteroflow/node-agent/agent/pathfence"
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
 	"github.com/heteroflow/node-agent/agent/wallclock"
 	"github.com/heteroflow/node-agent/crashpoint"
@@ -101,12 +102,14 @@ func (t *task) start(ctx context.Context, rt runtime.Runtime, lastRun time.Time)
 			return err
 		}
 		t.limit.asks()
-		return rt.Start(ctx, t.container)
+		return t.startOnce(ctx, rt)
 	})
 	crashpoint.Reach("start: done")
 	switch {
 	case err == nil, ctx.Err() != nil:
 		return err
+	case errors.Is(err, pathfence.ErrChanged):
+		return fail(protocol.ReasonVolumeDenied, err)
 	case errors.Is(err, runtime.ErrNotFound):
 		return fail(protocol.ReasonContainerLost, err)
 	case errors.Is(err, runtime.ErrDeviceUnavailable):
@@ -114,6 +117,22 @@ func (t *task) start(ctx context.Context, rt runtime.Runtime, lastRun time.Time)
 	default:
 		return fail(protocol.ReasonStartFailed, err)
 	}
+}
+
+// startOnce starts the container, where the runtime can hold its program back only if it
+// has the volumes that passed the fence. What cannot be looked into is started, and looked
+// into while it runs.
+func (t *task) startOnce(ctx context.Context, rt runtime.Runtime) error {
+	gated, ok := rt.(runtime.Gated)
+	if !ok || t.record.Expect == nil {
+		return rt.Start(ctx, t.container)
+	}
+	return gated.StartIf(ctx, t.container, func(pid int) error {
+		if err := t.record.Expect.VerifyVolumes(pid); errors.Is(err, pathfence.ErrChanged) && !over(pid) {
+			return err
+		}
+		return nil
+	})
 }
 
 // stopRetry is the pause before another try at stopping what would not die.

@@ -55,6 +55,7 @@ type node struct {
 	policy  executor.ReportPolicy
 	drained atomic.Bool
 	tenants bool            // images on the node are for those only who could pull them
+	gated   bool            // the daemon has a container ready before its program runs
 	agent   *agent          // nil: none runs
 	wakes   map[string]int  // how often the plane had an assignment woken
 	asked   map[string]bool // of which tasks the plane has asked for something
@@ -143,7 +144,7 @@ func (n *node) start() {
 		n.t.Fatal(err)
 	}
 	conn := connector.New(connector.Options{
-		Candidates: []runtime.Runtime{a.runtime}, Labels: taskcontainer.OwnLabels(nodeID), Period: 5 * time.Second, Log: log,
+		Candidates: []runtime.Runtime{n.client(a.runtime)}, Labels: taskcontainer.OwnLabels(nodeID), Period: 5 * time.Second, Log: log,
 		OnReturn: func() { a.reconciler.Kick() },
 	})
 	fence, err := pathfence.New(pathfence.Config{Allow: []string{n.share}, Deny: []string{n.dir}})
@@ -171,6 +172,14 @@ func (n *node) start() {
 	for _, run := range []func(context.Context){conn.Run, a.reconciler.Run, a.executor.Run} {
 		a.loops.Go(func() { run(ctx) })
 	}
+}
+
+// client is the agent's way to the daemon.
+func (n *node) client(rt *runtimefake.Runtime) runtime.Runtime {
+	if n.gated {
+		return rt
+	}
+	return struct{ runtime.Runtime }{rt}
 }
 
 // stop ends the agent in good order.

@@ -98,6 +98,36 @@ func TestAContainerThatGotAnotherVolumeIsKilled(t *testing.T) {
 	})
 }
 
+func TestAProgramDoesNotRunWithAnotherVolumeWhereItCanBeHeldBack(t *testing.T) {
+	never := ending{protocol.StatusFailed, protocol.ReasonVolumeDenied, -1, false}
+	cases := map[string]struct {
+		target func(share string) string
+		pid    int
+		want   ending
+	}{
+		"it has another":              {func(string) string { return "/dev" }, os.Getpid(), never},
+		"it has the one it was given": {func(share string) string { return share }, os.Getpid(), ending{protocol.StatusCompleted, protocol.ReasonExited, 0, false}},
+		"its process cannot be seen":  {func(string) string { return "/dev" }, 1 << 30, ending{protocol.StatusCompleted, protocol.ReasonExited, 0, false}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			onNode(t, func(n *node) {
+				n.gated = true
+				n.restart()
+				n.daemon.AddImage(image, runtimefake.Program{PID: tc.pid})
+				n.plane.add("1", image, mounted(n.share, tc.target(n.share)))
+				n.ends(2*time.Minute, "1", tc.want.Status)
+				if diff := cmp.Diff(tc.want, endingOf(t, n.plane.updates("1", over...))); diff != "" {
+					t.Error(diff)
+				}
+				if ran := len(n.daemon.Starts()) > 0; ran != (tc.want.Status == protocol.StatusCompleted) {
+					t.Errorf("its program ran: %t", ran)
+				}
+			})
+		})
+	}
+}
+
 func TestAVolumeThatIsSwappedDuringAStartIsFoundByTheNextAgent(t *testing.T) {
 	onNode(t, func(n *node) {
 		dir := filepath.Join(n.share, "data")

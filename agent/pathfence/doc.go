@@ -23,9 +23,9 @@
 // swap it in between. Callers narrow this by passing [Resolved.Path], which has no links
 // left, and close it by [Resolved.VerifyIn] once the mount exists. With containerd that
 // is between creating a task and starting it, so nothing ran; with Docker it is after the
-// start, so a swap is found and the container stopped, but it has run for a moment. (Handing
-// the daemon /proc/self/fd/N instead would be exact but cannot be mounted again after a
-// restart.)
+// start, so a swap is found and the container stopped, but it has run for a moment, and one
+// whose program has ended by then is not found. (Handing the daemon /proc/self/fd/N instead
+// would be exact but cannot be mounted again after a restart.)
 //
 // A hard link to a file beneath a denied directory cannot be told from a file of its own:
 // the kernel keeps no list of names. Making one takes write access to the same file system

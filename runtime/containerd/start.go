@@ -23,7 +23,10 @@ import (
 )
 
 // Start ensures the container has been started; one that has ended is started anew.
-func (r *Runtime) Start(ctx context.Context, id string) error {
+func (r *Runtime) Start(ctx context.Context, id string) error { return r.StartIf(ctx, id, nil) }
+
+// StartIf is Start with a look before the program runs: see [runtime.Gated].
+func (r *Runtime) StartIf(ctx context.Context, id string, ready func(pid int) error) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
@@ -50,11 +53,12 @@ func (r *Runtime) Start(ctx context.Context, id string) error {
 			return translate(ctx, what, err)
 		}
 	}
-	return translate(ctx, what, r.start(call, o))
+	return translate(ctx, what, r.start(call, o, ready))
 }
 
-// start begins a new run of a container that has no task.
-func (r *Runtime) start(ctx context.Context, o observed) error {
+// start begins a new run of a container that has no task, unless ready, if it is set, has
+// something against it.
+func (r *Runtime) start(ctx context.Context, o observed, ready func(pid int) error) error {
 	id := o.record.ID
 	run := record.Run{
 		ID: randomID(), StartedAt: time.Now(), UnaskedOn: r.boot,
@@ -67,8 +71,11 @@ func (r *Runtime) start(ctx context.Context, o observed) error {
 	// On disk the record need not be before the program runs.
 	synced := make(chan error, 1)
 	go func() { synced <- r.dir(id).Sync() }()
-	ip, err := r.makeTask(ctx, o)
-	if err = errors.Join(err, <-synced); err == nil {
+	ip, pid, err := r.makeTask(ctx, o)
+	if err = errors.Join(err, <-synced); err == nil && ready != nil {
+		err = ready(pid)
+	}
+	if err == nil {
 		// Until here the task only waits. From here on nobody can tell whether its program ran
 		// once the task's traces are gone.
 		run.UnaskedOn = ""
@@ -93,34 +100,36 @@ func (r *Runtime) start(ctx context.Context, o observed) error {
 	return nil
 }
 
-// makeTask gives the container its network and its task, which does not run yet.
-func (r *Runtime) makeTask(ctx context.Context, o observed) (ip netip.Addr, err error) {
+// makeTask gives the container its network and its task, a process in the container that
+// waits to become the program.
+func (r *Runtime) makeTask(ctx context.Context, o observed) (ip netip.Addr, pid int, err error) {
 	id := o.record.ID
 	if o.meta.Network.Mode == runtime.NetworkBridge {
 		if ip, err = r.network.Up(ctx, id, o.meta.Network.Ports); err != nil {
-			return ip, err
+			return ip, 0, err
 		}
 		crashpoint.Reach("containerd: network up")
 		if err := r.writeHosts(id, o.meta, ip); err != nil {
-			return ip, err
+			return ip, 0, err
 		}
 	}
 	mounts, err := r.client.SnapshotService(o.record.Snapshotter).Mounts(ctx, o.record.SnapshotKey)
 	if err != nil {
-		return ip, fmt.Errorf("root file system: %w", err)
+		return ip, 0, fmt.Errorf("root file system: %w", err)
 	}
 	request := &tasks.CreateTaskRequest{ContainerID: id, Stdout: r.logURI(id), Stderr: r.logURI(id)}
 	for _, m := range mounts {
 		request.Rootfs = append(request.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
 	}
-	if _, err := r.client.TaskService().Create(ctx, request); err != nil {
+	made, err := r.client.TaskService().Create(ctx, request)
+	if err != nil {
 		if err = errgrpc.ToNative(err); isUnderWay(err) {
 			err = errors.Join(fmt.Errorf("%w: an earlier start of it is still under way: %w", runtime.ErrUnavailable, err), r.deleteTask(ctx, id))
 		}
-		return ip, err
+		return ip, 0, err
 	}
 	crashpoint.Reach("containerd: task made")
-	return ip, nil
+	return ip, int(made.Pid), nil
 }
 
 // logURI has containerd's shim start the log shim. The shim passes each parameter of the

@@ -122,6 +122,11 @@ func (r *Runtime) Create(ctx context.Context, spec runtime.Spec) (made runtime.C
 
 // Start ensures the container has been started.
 func (r *Runtime) Start(ctx context.Context, id string) error {
+	return r.StartIf(ctx, id, func(int) error { return nil })
+}
+
+// StartIf is Start with a look into the container first.
+func (r *Runtime) StartIf(ctx context.Context, id string, ready func(pid int) error) error {
 	return r.on(ctx, OpStart, id, func(c *container) error {
 		switch {
 		case c.forced != "" && c.forced != runtime.StateRunning:
@@ -131,6 +136,10 @@ func (r *Runtime) Start(ctx context.Context, id string) error {
 		case c.program.StartError != "":
 			c.startError = c.program.StartError
 			return fmt.Errorf("start: %w: %s", runtime.ErrStartFailed, c.startError)
+		}
+		if err := ready(c.program.PID); err != nil {
+			c.startError = err.Error()
+			return fmt.Errorf("start: %w: %w", runtime.ErrStartFailed, err)
 		}
 		r.d.run(c)
 		return nil
