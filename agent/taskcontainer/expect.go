@@ -29,7 +29,7 @@ type Volume struct {
 func (e Expectation) VerifyVolumes(pid int) error {
 	for _, v := range e.Volumes {
 		if err := v.VerifyIn(fmt.Sprintf("/proc/%d/root", pid), v.Target); err != nil {
-			return err
+			return fmt.Errorf("the volume at %s is not %s: %w", v.Target, v.Path, err)
 		}
 	}
 	return nil
