@@ -54,6 +54,7 @@ type Agent struct {
 	machine   gpus.Machine
 	gpus      *gpus.Inventory
 	contact   time.Time // when a heartbeat was last acknowledged, with a monotonic reading; zero: never
+	statusErr error     // why the status file is not as the last heartbeat was; nil: it is
 	cards     *cards.Cards
 	drain     *drain.Switch
 }

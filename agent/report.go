@@ -88,8 +88,14 @@ func (a *Agent) trouble() string {
 	if unsaved := a.journal.Unsaved(); unsaved > 0 {
 		return fmt.Sprintf("%d records cannot be written to the state directory: they would not survive a restart", unsaved)
 	}
+	if a.statusErr != nil {
+		return fmt.Sprintf("the state directory cannot be written: %v", a.statusErr)
+	}
 	if trouble := a.executor.Trouble(); trouble != "" {
 		return trouble
+	}
+	if aside := a.journal.Foreign(); aside != "" {
+		return "the state directory was another machine's (a cloned disk?), and its state was set aside at this agent's start: " + aside
 	}
 	if aside := a.journal.Quarantined(); len(aside) > 0 {
 		return fmt.Sprintf("%d files of the state directory could not be read and were set aside at this agent's start; the first is %s: %s",
@@ -112,7 +118,9 @@ func (a *Agent) leaveStatus(hb protocol.Heartbeat, err error) {
 	if !a.contact.IsZero() {
 		now.LastContact = new(now.WrittenAt.Add(-time.Since(a.contact))) // also if the clock was set since
 	}
-	if err := status.Write(a.cfg.StateDir, now); err != nil {
-		a.log.Debug("status file not written", zap.Error(err)) // the journal reports a disk in trouble
+	before := a.statusErr
+	a.statusErr = status.Write(a.cfg.StateDir, now)
+	if a.statusErr != nil && before == nil {
+		a.log.Warn("the status command cannot tell how this agent is", zap.Error(a.statusErr))
 	}
 }

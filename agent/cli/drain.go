@@ -84,7 +84,7 @@ func notRunning(stateDir string) string {
 	if s, err := status.Read(stateDir); err == nil && s.Running() {
 		return ""
 	}
-	return "The agent does not run now; it starts drained."
+	return "No agent seems to run now; the next one starts drained."
 }
 
 // drainedElsewhere is a remark for who thinks that now tasks will come.

@@ -69,7 +69,7 @@ func TestUndrainSaysThatTheControlPlaneStillDrains(t *testing.T) {
 	if exit, out, errs := run(t, "undrain", "--set", "state_dir="+dir); exit != 0 || !strings.Contains(out, "control plane still wants it drained") {
 		t.Errorf("exit code %d, %s%s", exit, out, errs)
 	}
-	if exit, out, errs := run(t, "drain", "--set", "state_dir="+dir); exit != 0 || strings.Contains(out, "does not run") {
+	if exit, out, errs := run(t, "drain", "--set", "state_dir="+dir); exit != 0 || strings.Contains(out, "seems to run") {
 		t.Errorf("exit code %d, %s%s", exit, out, errs)
 	}
 }

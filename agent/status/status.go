@@ -87,9 +87,9 @@ func (s Status) Problems(now time.Time) []string {
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	switch {
 	case !s.Running():
-		add("the agent does not run; this is how it was at %s", s.WrittenAt.Format(time.RFC3339))
+		add("the agent does not run, or cannot write its status; this is how it was at %s", s.WrittenAt.Format(time.RFC3339))
 	case now.Sub(s.WrittenAt) > s.stale():
-		add("the agent (pid %d) hangs: it last wrote its status at %s", s.PID, s.WrittenAt.Format(time.RFC3339))
+		add("the agent (pid %d) hangs, or cannot write its status (is the disk full?): it last did at %s", s.PID, s.WrittenAt.Format(time.RFC3339))
 	case s.WrittenAt.Sub(now) > s.stale():
 		add("the clock has been set back since the agent (pid %d) wrote its status, at %s: it hangs unless that changes within %v",
 			s.PID, s.WrittenAt.Format(time.RFC3339), s.stale())

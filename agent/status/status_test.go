@@ -54,8 +54,8 @@ func TestEachProblemIsNamed(t *testing.T) {
 		after time.Duration
 		want  string
 	}{
-		"the agent is gone":   {func(s *status.Status) { s.PID = 1 << 30 }, 0, "does not run"},
-		"it hangs":            {func(*status.Status) {}, 5 * time.Minute, "hangs"},
+		"the agent is gone":   {func(s *status.Status) { s.PID = 1 << 30 }, 0, "does not run, or cannot write"},
+		"it hangs":            {func(*status.Status) {}, 5 * time.Minute, "hangs, or cannot write"},
 		"the clock set back":  {func(*status.Status) {}, -2 * time.Hour, "set back"},
 		"the key is refused":  {func(s *status.Status) { s.Unauthorized, s.Error = true, "401" }, 0, "refuses the system key"},
 		"no contact":          {func(s *status.Status) { s.Error = "connection refused" }, 0, "connection refused"},

@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -40,4 +41,44 @@ func TestADamagedStateIsSetAsideToldAndRebuiltFromTheContainers(t *testing.T) {
 	w.Act(task.ID, operator.ActionStop)
 	w.Reaches(task.ID, protocol.StatusStopped)
 	w.Gone(task.ID)
+}
+
+// As on a disk that was copied to another machine together with its configuration.
+func TestTheStateOfAnotherMachineIsSetAsideAndTold(t *testing.T) {
+	w := newWorld(t, devserver.Features{})
+	w.Start()
+	w.Beats("its state written", func(hb protocol.Heartbeat) bool { return hb.DockerAvailable && hb.ErrorMessage == "" })
+	w.Agent.Kill()
+	file := filepath.Join(w.Agent.StateDir(), "machine", "identity.json")
+	record, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := regexp.MustCompile(`"machine_id": "[^"]+"`).ReplaceAll(record, []byte(`"machine_id": "another"`))
+	if err := os.WriteFile(file, other, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.Start()
+	hb := w.Beats("whose state it was", func(hb protocol.Heartbeat) bool { return strings.Contains(hb.ErrorMessage, "cloned disk") })
+	_, aside, _ := strings.Cut(hb.ErrorMessage, "start: ")
+	if kept, err := os.ReadFile(filepath.Join(aside, "machine", "identity.json")); err != nil || string(kept) != string(other) {
+		t.Errorf("%q was kept, %v: %s", kept, err, hb.ErrorMessage)
+	}
+}
+
+// No record is to be written here; what an operator sees is all that suffers.
+func TestAnIdleAgentTellsThatItsStateDirectoryCannotBeWritten(t *testing.T) {
+	w := newWorld(t, devserver.Features{})
+	obstacle := filepath.Join(w.Agent.StateDir(), "status.json.new")
+	if err := os.MkdirAll(obstacle, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.Start()
+	w.Beats("word of it", func(hb protocol.Heartbeat) bool {
+		return strings.Contains(hb.ErrorMessage, "state directory cannot be written") && strings.Contains(hb.ErrorMessage, obstacle)
+	})
+	if err := os.Remove(obstacle); err != nil {
+		t.Fatal(err)
+	}
+	w.Beats("all is well", func(hb protocol.Heartbeat) bool { return hb.DockerAvailable && hb.ErrorMessage == "" })
 }
