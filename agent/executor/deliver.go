@@ -80,13 +80,15 @@ func (t *task) forgetResult() {
 }
 
 // deliver makes up to attempts tries within the policy's budget. Requests under way are
-// finished even when ctx ends: an answer lost now would have to be found out later.
+// finished within it even when ctx ends: an answer lost now would have to be found out later.
 func (t *task) deliver(ctx context.Context, r Result, attempts int) outcome {
-	deadline := time.Now().Add(t.e.Report.Budget)
 	tail := t.logTail(ctx, r)
+	deadline := time.Now().Add(t.e.Report.Budget)
+	requests, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	defer cancel()
 	backoff := t.e.Report.InitialBackoff
 	for attempt := 1; ; attempt++ {
-		out, err := t.deliverOnce(context.WithoutCancel(ctx), r, tail)
+		out, err := t.deliverOnce(requests, r, tail)
 		if out != undelivered {
 			return out
 		}

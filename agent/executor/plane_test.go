@@ -53,6 +53,7 @@ type trouble struct {
 	html    bool             // by a proxy
 	after   string           // Retry-After
 	applied bool             // the request is done, only the answer is lost
+	hangs   bool             // there is no answer until the agent waits no longer
 }
 
 func newPlane(t testing.TB) *plane { return &plane{t: t, tasks: make(map[string]*protocol.Task)} }
@@ -180,6 +181,11 @@ func (p *plane) serve(req *http.Request) (answer *http.Response, lost bool) {
 	p.asked = append(p.asked, a)
 	w := httptest.NewRecorder()
 	tr := p.nextTrouble(a)
+	if tr != nil && tr.hangs {
+		p.mu.Unlock()
+		<-req.Context().Done()
+		p.mu.Lock()
+	}
 	switch {
 	case tr == nil, tr.applied:
 		if p.twice != nil && p.twice(a) {

@@ -106,6 +106,23 @@ func TestTheControlPlaneSaysHowLongToWait(t *testing.T) {
 	}
 }
 
+func TestTheTriesEndWithTheirBudgetAlsoWhenNobodyAnswers(t *testing.T) {
+	onNode(t, func(n *node) {
+		lift := n.plane.trouble(trouble{which: reports, times: -1, hangs: true})
+		n.daemon.AddImage(image, runtimefake.Program{Code: 3})
+		n.plane.add("1", image)
+		n.until(5*time.Minute, "given up for now", func() bool { return n.logged("result not delivered") })
+		begun := n.plane.asks(reports)[0].At
+		given := n.logs.FilterMessageSnippet("result not delivered").All()[0].Time
+		if took := given.Sub(begun); took < n.policy.Budget-10*time.Second || took > n.policy.Budget {
+			t.Errorf("tried for %v, want about %v", took, n.policy.Budget)
+		}
+		lift()
+		n.ends(3*time.Minute, "1", protocol.StatusFailed)
+		n.ranOnce(3)
+	})
+}
+
 func TestARefusedResultIsNotRepeatedBlindly(t *testing.T) {
 	for _, status := range []int{400, 401, 403, 422} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
