@@ -60,13 +60,26 @@ func (t *task) settle(ctx context.Context, r Result) (asleep bool, err error) {
 		default:
 		}
 		t.log.Error("result not delivered; container kept, trying again with each reconciliation", logging.Reason(r.Reason))
-		select {
-		case <-ctx.Done():
-			return false, errDetached
-		case <-t.news:
+		if err := t.awaitRetry(ctx, r); err != nil {
+			return false, err
 		}
 		t.enter(Reporting)
 		attempts = 1
+	}
+}
+
+// awaitRetry waits until the result is to be tried again: not while the output that goes
+// along with it cannot be read, for it goes with the container.
+func (t *task) awaitRetry(ctx context.Context, r Result) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return errDetached
+		case <-t.news:
+		}
+		if !t.sendsOutput(r) || t.e.RuntimeUsable() {
+			return nil
+		}
 	}
 }
 
@@ -186,10 +199,13 @@ func (e *unreportableError) Error() string {
 	return "the control plane has the task as " + string(e.status) + ", from which no result can be reported"
 }
 
+// sendsOutput tells whether output is to go along with the result.
+func (t *task) sendsOutput(r Result) bool { return r.ContainerID != "" && t.e.LogTail > 0 }
+
 // logTail is the end of the container's output. It is taken from the container each time:
 // the journal holds no output.
 func (t *task) logTail(ctx context.Context, r Result) string {
-	if r.ContainerID == "" || t.e.LogTail == 0 {
+	if !t.sendsOutput(r) {
 		return ""
 	}
 	rt, err := t.e.Runtime()

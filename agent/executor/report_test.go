@@ -239,6 +239,38 @@ func TestResultsOutliveAgents(t *testing.T) {
 	}
 }
 
+func TestWhatIsOwedWaitsForTheRuntimeOnlyIfItHasOutputToSendAlong(t *testing.T) {
+	cases := map[string]struct {
+		prepare func(n *node)
+		waits   bool
+	}{
+		"a task that has run":     {func(n *node) { n.daemon.AddImage(image, runtimefake.Program{Code: 3, Output: "hello\n"}) }, true},
+		"a task without an image": {func(*node) {}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			onNode(t, func(n *node) {
+				tc.prepare(n)
+				lift := n.plane.trouble(trouble{which: reports, times: -1, status: 500})
+				n.plane.add("1", image)
+				n.until(5*time.Minute, "owed", func() bool { return n.logged("result not delivered") })
+				n.daemon.Stop()
+				time.Sleep(10 * time.Second) // it is noticed
+				lift()
+				time.Sleep(5 * time.Minute)
+				if reported := n.plane.status("1") == protocol.StatusFailed; reported == tc.waits {
+					t.Errorf("reported while the runtime is away: %v", reported)
+				}
+				n.daemon.Resume()
+				n.ends(3*time.Minute, "1", protocol.StatusFailed)
+				if all := n.plane.updates("1", over...); len(all) != 1 || tc.waits && all[0].LogTail != "hello\n" {
+					t.Errorf("reported %+v", all)
+				}
+			})
+		})
+	}
+}
+
 func TestAResultOfAnEarlierRunIsNotReportedForAContainerThatRunsAgain(t *testing.T) {
 	running(t, runtimefake.Program{Forever: true}, func(n *node) {
 		n.stop()

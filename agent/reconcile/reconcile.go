@@ -92,6 +92,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 }
 
 func (r *Reconciler) round(ctx context.Context) error {
+	r.opts.Executor.Retry() // which may need no runtime
 	rt, err := r.opts.Runtime()
 	if err != nil {
 		return err // reported by whoever watches the runtime
@@ -107,7 +108,6 @@ func (r *Reconciler) round(ctx context.Context) error {
 		}
 	}
 	r.opts.Executor.AllowClaims()
-	r.opts.Executor.Retry()
 	if err := errors.Join(r.missing(ctx, rt), r.opts.Executor.Forget(ctx)); err != nil {
 		if !errors.Is(err, client.ErrUnauthorized) { // that one is logged by the client
 			r.opts.Log.Warn("could not compare this node's containers with the control plane", zap.Error(err))

@@ -280,8 +280,8 @@ func TestClaimsAreAllowedOnceContainersAndResultsHaveTheirOwners(t *testing.T) {
 				s.contains("task-1", own("1"))
 				tc.prepare(s)
 				s.run(t, oneRound)
-				if allowed := s.executor.count("allow claims") > 0; allowed != tc.allowed || allowed != (s.executor.count("retry") > 0) {
-					t.Errorf("got %v, want claims and retries allowed: %v", s.executor.calls, tc.allowed)
+				if allowed := s.executor.count("allow claims") > 0; allowed != tc.allowed || s.executor.count("retry") == 0 {
+					t.Errorf("got %v, want claims allowed: %v, and a retry", s.executor.calls, tc.allowed)
 				}
 				first := slices.Index(s.executor.calls, "allow claims")
 				for _, call := range []string{"adopt results", "sweep"} {
