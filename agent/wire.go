@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 
+	"github.com/heteroflow/node-agent/agent/bootclock"
 	"github.com/heteroflow/node-agent/agent/cards"
 	"github.com/heteroflow/node-agent/agent/connector"
 	"github.com/heteroflow/node-agent/agent/drain"
@@ -53,7 +54,7 @@ func (a *Agent) wireTasks() error {
 	a.drain = drain.New(a.journal, a.log, func() { a.executor.PollTasks() })
 	if a.executor, err = executor.New(executor.Options{
 		NodeID: a.who.NodeID, Plane: a.client, Journal: a.journal, Puller: puller, Devices: a.cards, Free: a.free,
-		Processes: process.Table{Root: "/proc"}, Log: a.log,
+		Processes: process.Table{Root: "/proc"}, BootClock: bootclock.Now, Log: a.log,
 		Runtime: a.connector.Runtime, RuntimeUsable: a.runtimeUsable, Drained: a.drain.On,
 		Builder: taskcontainer.Builder{
 			Fence:       fence,

@@ -48,17 +48,55 @@ func TestATaskHasItsWholeTimeThoughTheClockIsSetWhileItStarts(t *testing.T) {
 	}
 }
 
+func TestATaskHasItsTimeHoweverOftenItsAgentAndTheClockAreSet(t *testing.T) {
+	for name, ahead := range clocksOfStarts {
+		t.Run(name, func(t *testing.T) {
+			onNode(t, func(n *node) {
+				n.daemon.SetClock(ahead)
+				n.limited(time.Minute)
+				for range 5 {
+					time.Sleep(10 * time.Second)
+					n.kill()
+					n.start()
+				}
+				if took := n.endsOfItsLimit(); took < 9*time.Second || took > 20*time.Second {
+					t.Errorf("it ran on for %v", took)
+				}
+			})
+		})
+	}
+}
+
+// Without the clock that counts from boot there is only the one on the wall to go by.
 func TestALaterAgentGivesATaskNoMoreThanItsWholeTimeHoweverTheClockWasSet(t *testing.T) {
 	atMost := map[string]time.Duration{"forward": 10 * time.Second, "back": 70 * time.Second}
 	for name, ahead := range clocksOfStarts {
 		t.Run(name, func(t *testing.T) {
 			onNode(t, func(n *node) {
+				n.boot = ""
 				n.daemon.SetClock(ahead)
 				n.limited(time.Minute)
 				time.Sleep(50 * time.Second)
 				n.restart()
 				if took := n.endsOfItsLimit(); took > atMost[name] {
 					t.Errorf("it ran on for %v", took)
+				}
+			})
+		})
+	}
+}
+
+func TestATaskHasItsTimeWhenItsAgentDiesBeforeItSeesTheRun(t *testing.T) {
+	for name, ahead := range clocksOfStarts {
+		t.Run(name, func(t *testing.T) {
+			onNode(t, func(n *node) {
+				n.daemon.SetClock(ahead)
+				n.daemon.Inject(runtimefake.Fault{Op: runtimefake.OpStart, Times: 1, Applied: true})
+				n.limited(time.Minute)
+				n.kill()
+				n.start()
+				if took := n.endsOfItsLimit(); took < 59*time.Second || took > 70*time.Second {
+					t.Errorf("it ran for %v", took)
 				}
 			})
 		})

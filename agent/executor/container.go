@@ -93,7 +93,7 @@ func (t *task) start(ctx context.Context, rt runtime.Runtime, lastRun time.Time)
 	if err := t.expectAgain(); err != nil {
 		return err
 	}
-	t.remember(func(r *Record) { r.Started, r.Verdict, r.Why = true, "", "" })
+	t.remember(func(r *Record) { r.Started, r.Verdict, r.Why, r.Timed = true, "", "", t.timed() })
 	t.limit = timeLimit{}
 	crashpoint.Reach("start: recorded")
 	err := t.persist(ctx, "start the container", func(ctx context.Context) error {
@@ -101,7 +101,6 @@ func (t *task) start(ctx context.Context, rt runtime.Runtime, lastRun time.Time)
 		if err != nil || c.State == runtime.StateRunning || !c.StartedAt.Equal(lastRun) {
 			return err
 		}
-		t.limit.asks()
 		return t.startOnce(ctx, rt)
 	})
 	crashpoint.Reach("start: done")

@@ -20,6 +20,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/heteroflow/node-agent/agent/bootclock"
 	"github.com/heteroflow/node-agent/agent/client"
 	"github.com/heteroflow/node-agent/agent/journal"
 	"github.com/heteroflow/node-agent/agent/lease"
@@ -57,6 +58,8 @@ type Options struct {
 	Devices Devices // nil: the node has no cards to give
 	// Processes are those of the machine that the containers are on; nil: they cannot be seen.
 	Processes Processes
+	// BootClock tells the time since the machine was started; false: the kernel does not.
+	BootClock func() (bootclock.Moment, bool)
 	// Free tells what is free on the host's file system that holds a directory; false:
 	// that is not known, and refuses nothing.
 	Free func(ctx context.Context, dir string) (preflight.Space, bool)
@@ -111,6 +114,9 @@ type Record struct {
 	// Run is the process of the run that was seen last; nil: none was, or it could not be told
 	// from others.
 	Run *Run `json:"run,omitempty"`
+	// Timed is when the run began whose time limit counts; nil: it has none, or the kernel
+	// does not tell.
+	Timed *Timed `json:"timed,omitempty"`
 	// PutToSleep is when the run was started that was, or is to be, stopped to sleep; nil:
 	// none. A stopped container of that run waits to be woken, one of another has ended.
 	PutToSleep *time.Time `json:"put_to_sleep,omitempty"`

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/heteroflow/node-agent/agent/bootclock"
 	"github.com/heteroflow/node-agent/agent/client"
 	"github.com/heteroflow/node-agent/agent/config"
 	"github.com/heteroflow/node-agent/agent/connector"
@@ -54,9 +55,11 @@ type node struct {
 	space   space
 	policy  executor.ReportPolicy
 	drained atomic.Bool
-	tenants bool            // images on the node are for those only who could pull them
-	gated   bool            // the daemon has a container ready before its program runs
-	agent   *agent          // nil: none runs
+	tenants bool   // images on the node are for those only who could pull them
+	gated   bool   // the daemon has a container ready before its program runs
+	agent   *agent // nil: none runs
+	boot    string // names this run of the machine; empty: the kernel does not tell
+	booted  time.Time
 	wakes   map[string]int  // how often the plane had an assignment woken
 	asked   map[string]bool // of which tasks the plane has asked for something
 
@@ -91,6 +94,7 @@ func newNode(t testing.TB) *node {
 	t.Helper()
 	n := &node{
 		t: t, daemon: runtimefake.NewDaemon(), plane: newPlane(t), dir: t.TempDir(), share: t.TempDir(), workers: 4,
+		boot: "first", booted: time.Now(),
 		policy: executor.ReportPolicy{Attempts: 6, InitialBackoff: time.Second, MaxBackoff: 10 * time.Second, Budget: time.Minute},
 	}
 	return n
@@ -154,7 +158,7 @@ func (n *node) start() {
 	a.executor, err = executor.New(executor.Options{
 		NodeID: nodeID, Plane: plane, Journal: a.journal, Log: log,
 		Runtime: conn.Runtime, RuntimeUsable: func() bool { _, err := conn.Usable(); return err == nil },
-		Drained: n.drained.Load,
+		Drained: n.drained.Load, BootClock: n.bootClock,
 		Puller:  pull.New(pull.Config{Attempts: 3, Timeout: 5 * time.Minute, InactivityTimeout: time.Minute, Room: n.space.images, UnpackFactor: 2, TrustNodeCache: !n.tenants}, log),
 		Builder: taskcontainer.Builder{Fence: fence, LogLimits: runtime.LogLimits{MaxBytes: 1 << 20, MaxFiles: 2}},
 		Devices: n.devices, Processes: n.procs, Free: n.space.of, Workers: n.workers, Poll: executor.PollPolicy{Period: 5 * time.Second, Relaxed: time.Minute, Relax: func() bool { return false }},
@@ -180,6 +184,10 @@ func (n *node) client(rt *runtimefake.Runtime) runtime.Runtime {
 		return rt
 	}
 	return struct{ runtime.Runtime }{rt}
+}
+
+func (n *node) bootClock() (bootclock.Moment, bool) {
+	return bootclock.Moment{Boot: n.boot, Up: time.Since(n.booted)}, n.boot != ""
 }
 
 // stop ends the agent in good order.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/heteroflow/node-agent/agent/logging"
 	"github.com/heteroflow/node-agent/agent/taskcontainer"
-	"github.com/heteroflow/node-agent/agent/wallclock"
 	"github.com/heteroflow/node-agent/crashpoint"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
@@ -69,7 +68,7 @@ func disbelief(ended bool, pause time.Duration) time.Duration {
 func (t *task) turn(ctx context.Context, rt runtime.Runtime, c runtime.Container) (ended bool, err error) {
 	var timeUp <-chan time.Time
 	if limit := t.supervision.Timeout; limit > 0 && !c.StartedAt.IsZero() {
-		remaining := t.limit.left(limit, c.StartedAt, wallclock.Now())
+		remaining := t.timeLeft(limit, c.StartedAt)
 		if remaining <= 0 && t.record.Verdict != protocol.ReasonTimeout {
 			t.log.Warn("task reached its time limit, stopping it", zap.Duration("timeout", limit))
 			t.remember(func(r *Record) { r.Verdict = protocol.ReasonTimeout })

@@ -95,18 +95,19 @@ var clockSteps = map[string]func(n *node, step clockStep){
 		s.finish(n, id)
 	},
 	"before the agent is started again": func(n *node, step clockStep) {
-		s := overTime(limit)
-		if step.ahead > 0 {
-			s = overTime(time.Hour) // by the clock that is over then
-		}
-		id := s.beginSupervised(n)
+		long, short := overTime(time.Hour), overTime(limit) // by the clock both may be over
+		goesOn, ends := long.beginSupervised(n), short.begin(n)
+		n.Eventually("both run", func() bool { return n.starts(ends) == 1 })
 		n.Agent.Kill()
 		step.write(n)
 		n.Start()
-		s.finish(n, id)
-		if step.ahead < 0 {
-			n.hadItsTime(id)
+		n.Reaches(ends, short.status)
+		n.hadItsTime(ends)
+		n.Act(goesOn, operator.ActionStop)
+		if stopped := n.Reaches(goesOn, protocol.StatusStopped); stopped.Outcome.Reason != protocol.ReasonStopped {
+			n.T.Errorf("it was not over its time: %+v", stopped.Outcome)
 		}
+		short.finish(n, ends)
 	},
 }
 
