@@ -29,6 +29,7 @@ type HealthCheck struct {
 	IntervalSeconds     int64           `json:"interval_seconds,omitzero" doc:"Seconds between probes; 0 or absent: 10."`
 	TimeoutSeconds      int64           `json:"timeout_seconds,omitzero" doc:"Seconds one probe may take; 0 or absent: 5."`
 	FailureThreshold    int             `json:"failure_threshold,omitzero" doc:"Failures in a row that make the task unhealthy; 0 or absent: 3."`
+	StopWhenUnhealthy   bool            `json:"stop_when_unhealthy,omitzero" doc:"End the task once it is unhealthy, as failed for the reason unhealthy; absent: that is reported and no more."`
 }
 
 // WithDefaults returns the check with every absent value filled in.

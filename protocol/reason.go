@@ -26,6 +26,7 @@ const (
 	ReasonEngineUnavailable Reason = "engine_unavailable" // no engine on the node serves the model
 	ReasonStopTimeout       Reason = "stop_timeout"       // would not die
 	ReasonExitUnknown       Reason = "exit_unknown"       // the runtime lost the exit code; never reported as 0
+	ReasonUnhealthy         Reason = "unhealthy"          // its service fell ill, for which the task wanted to be ended
 )
 
 // Reasons lists every reason this release knows.
@@ -34,7 +35,7 @@ func Reasons() []Reason {
 		ReasonExited, ReasonTimeout, ReasonOOMKilled, ReasonImagePullFailed, ReasonImageNotFound,
 		ReasonRegistryDenied, ReasonVolumeDenied, ReasonShmTooSmall, ReasonGPUUnavailable, ReasonGPUConflict,
 		ReasonInvalidSpec, ReasonStartFailed, ReasonContainerLost, ReasonStopped, ReasonCancelled,
-		ReasonEngineUnavailable, ReasonStopTimeout, ReasonExitUnknown,
+		ReasonEngineUnavailable, ReasonStopTimeout, ReasonExitUnknown, ReasonUnhealthy,
 	}
 }
 

@@ -80,6 +80,19 @@ func (h *health) note(remark string) {
 	h.remark = remark
 }
 
+// illness is what the task wants to be ended for; empty: nothing.
+func (t *task) illness() string {
+	if check := t.supervision.Health; check == nil || !check.StopWhenUnhealthy {
+		return ""
+	}
+	t.health.mu.Lock()
+	defer t.health.mu.Unlock()
+	if now := t.health.now; now.State == protocol.HealthUnhealthy && now.ConsecutiveFailures > 0 { // else it is no probe that says so
+		return fmt.Sprintf("unhealthy after %d failed probes, the last: %s", now.ConsecutiveFailures, now.Message)
+	}
+	return ""
+}
+
 func (t *task) setHealth(now protocol.TaskHealth) {
 	now.TaskID = t.id
 	t.health.mu.Lock()
@@ -88,6 +101,9 @@ func (t *task) setHealth(now protocol.TaskHealth) {
 	t.health.mu.Unlock()
 	if before != now.State {
 		t.log.Info("health changed", zap.String("health", string(now.State)), zap.String("message", now.Message))
+	}
+	if t.illness() != "" {
+		t.nudge()
 	}
 }
 

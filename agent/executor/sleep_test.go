@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -283,6 +284,60 @@ func TestAProbesInitialDelayCountsFromTheStartOfTheServiceOverRestarts(t *testin
 		})
 		if took := time.Since(begun); took < 9*time.Minute || took > 11*time.Minute {
 			t.Errorf("first asked %v after the start", took)
+		}
+	})
+}
+
+func TestAnUnhealthyTaskIsEndedOnlyIfItWantsToBe(t *testing.T) {
+	for _, wants := range []bool{true, false} {
+		onNode(t, func(n *node) {
+			n.daemon.AddImage(image, runtimefake.Program{Forever: true})
+			n.plane.add("1", image, func(task *protocol.Task) {
+				task.Network = protocol.NetworkHost // where nothing listens on the port
+				task.HealthCheck = &protocol.HealthCheck{Type: protocol.HealthTCP, Port: 1, FailureThreshold: 3, StopWhenUnhealthy: wants}
+			})
+			n.runs("1")
+			time.Sleep(15 * time.Second) // two probes
+			n.restart()
+			if wants {
+				n.ends(5*time.Minute, "1", protocol.StatusFailed)
+				u := n.plane.updates("1", protocol.StatusFailed)[0]
+				if u.Reason != protocol.ReasonUnhealthy || !strings.Contains(u.ErrorMessage, "3 failed probes") || u.ExitCode == nil || *u.ExitCode == 0 {
+					t.Errorf("reported %+v", u)
+				}
+				return
+			}
+			time.Sleep(time.Hour)
+			if h := n.agent.executor.Health(); len(h) != 1 || h[0].State != protocol.HealthUnhealthy || n.state("1") != runtime.StateRunning {
+				t.Errorf("the container is %s, its health %+v", n.state("1"), h)
+			}
+			if status := n.plane.status("1"); status != protocol.StatusRunning {
+				t.Errorf("the task is %s", status)
+			}
+		})
+	}
+}
+
+func TestATaskThatCannotBeStoppedIsNotIllOfThat(t *testing.T) {
+	onNode(t, func(n *node) {
+		n.daemon.AddImage(image, runtimefake.Program{Unkillable: true})
+		n.plane.add("1", image, func(task *protocol.Task) {
+			task.Network = protocol.NetworkHost
+			task.HealthCheck = &protocol.HealthCheck{Type: protocol.HealthTCP, Port: 1, InitialDelaySeconds: 24 * 3600, StopWhenUnhealthy: true}
+		})
+		n.runs("1")
+		n.plane.setStatus("1", protocol.StatusStopping)
+		n.until(5*time.Minute, "told to be unhealthy, as it does not stop", func() bool {
+			h := n.agent.executor.Health()
+			return len(h) == 1 && h[0].State == protocol.HealthUnhealthy
+		})
+		n.plane.setStatus("1", protocol.StatusRunning) // and so it may go on
+		n.until(5*time.Minute, "watched again", func() bool {
+			h := n.agent.executor.Health()
+			return len(h) == 1 && h[0].State == protocol.HealthStarting
+		})
+		if n.logged("for which it wants to be ended") {
+			t.Error("it was to be ended for that")
 		}
 	})
 }

@@ -78,7 +78,12 @@ func (t *task) turn(ctx context.Context, rt runtime.Runtime, c runtime.Container
 		defer timer.Stop()
 		timeUp = timer.C
 	}
-	if want := t.wanted(); want != wantRun || t.record.Verdict != "" {
+	want := t.wanted()
+	if illness := t.illness(); illness != "" && want == wantRun && t.record.Verdict == "" {
+		t.log.Warn("task is unhealthy, for which it wants to be ended", zap.String("why", illness))
+		t.remember(func(r *Record) { r.Verdict, r.Why = protocol.ReasonUnhealthy, illness })
+	}
+	if want != wantRun || t.record.Verdict != "" {
 		if want == wantSleep {
 			t.rememberSleep(c)
 			crashpoint.Reach("sleep: recorded")
@@ -179,8 +184,8 @@ func (t *task) conclude(c runtime.Container) *Result {
 	switch {
 	case t.record.Verdict == protocol.ReasonTimeout:
 		result = result.overruled(protocol.ReasonTimeout, fmt.Sprintf("ran longer than its time limit of %v", t.supervision.Timeout))
-	case t.record.Verdict == protocol.ReasonVolumeDenied:
-		result = result.overruled(protocol.ReasonVolumeDenied, t.record.Why)
+	case t.record.Verdict != "":
+		result = result.overruled(t.record.Verdict, t.record.Why)
 	case want == wantStop:
 		result = result.overruled(protocol.ReasonStopped, "stopped on request")
 	}

@@ -1,6 +1,6 @@
 // Package probe asks a task's service whether it is well, over HTTP or TCP, and turns
-// the answers into the health the heartbeat reports. It decides nothing: an unhealthy
-// service is reported, not killed.
+// the answers into the health the heartbeat reports. What becomes of an unhealthy service is
+// not its business.
 //
 // Run works in its caller's goroutine and starts none that outlive a probe.
 package probe
