@@ -163,8 +163,13 @@ func (r *Reconciler) missed(ctx context.Context, rt runtime.Runtime, id string) 
 	if task.NodeID != r.opts.NodeID || !slices.Contains(heldStatuses, task.Status) {
 		return nil
 	}
-	_, err = rt.Inspect(ctx, taskcontainer.Name(id))
-	if err == nil || !errors.Is(err, runtime.ErrNotFound) {
+	c, err := rt.Inspect(ctx, taskcontainer.Name(id))
+	switch {
+	case err == nil && c.Labels[taskcontainer.LabelNodeID] != r.opts.NodeID:
+		r.opts.Log.Error("container left alone: it is not this node's, and has the name of a task that the control plane has here",
+			logging.TaskID(id), logging.ContainerID(c.ID))
+		return nil
+	case err == nil, !errors.Is(err, runtime.ErrNotFound):
 		return err // it is there after all: the next round adopts it
 	}
 	if r.opts.Executor.Owns(id) {

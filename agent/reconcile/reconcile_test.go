@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/heteroflow/node-agent/agent/client"
 	"github.com/heteroflow/node-agent/agent/reconcile"
@@ -116,6 +118,7 @@ type scene struct {
 	executor *executor
 	away     error
 	ready    chan struct{}
+	logs     *observer.ObservedLogs
 	it       *reconcile.Reconciler
 }
 
@@ -125,9 +128,11 @@ func newScene() *scene {
 		plane:    &plane{stored: make(map[string]protocol.Task), errs: make(map[string]error)},
 		executor: &executor{owned: make(map[string]bool), resumable: make(map[string]bool), fails: make(map[string]error)},
 	}
+	core, logs := observer.New(zapcore.ErrorLevel)
+	s.logs = logs
 	rt := sweeping{s.daemon.Connect(), s.executor}
 	s.it = reconcile.New(reconcile.Options{
-		NodeID: nodeID, Plane: s.plane, Executor: s.executor, Period: time.Minute, Ready: s.ready, Log: zap.NewNop(),
+		NodeID: nodeID, Plane: s.plane, Executor: s.executor, Period: time.Minute, Ready: s.ready, Log: zap.New(core),
 		Runtime: func() (runtime.Runtime, error) { return rt, s.away },
 	})
 	return s
@@ -234,6 +239,28 @@ func TestATaskIsCalledLostOnlyOnTwoFacts(t *testing.T) {
 				s.run(t, oneRound)
 				if diff := cmp.Diff(tc.want, s.executor.told(), cmp.Transformer("joined", func(s []string) string { return strings.Join(s, ", ") })); diff != "" {
 					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+func TestATaskWhoseContainersNameSomebodyElseHasIsTold(t *testing.T) {
+	labels := map[string]map[string]string{
+		"nobody's":                nil,
+		"another node's":          {taskcontainer.LabelTaskID: "1", taskcontainer.LabelNodeID: "node-2"},
+		"this node's, come since": own("1"),
+	}
+	for whose, labels := range labels {
+		t.Run(whose, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene()
+				s.has("1", "running")
+				s.contains("task-1", labels)
+				s.run(t, oneRound)
+				told := s.logs.FilterField(zap.String("task_id", "1")).Len()
+				if ours := labels[taskcontainer.LabelNodeID] == nodeID; ours != (told == 0) || s.executor.count("lost 1") != 0 {
+					t.Errorf("told %d times, %v", told, s.executor.calls)
 				}
 			})
 		})
