@@ -9,6 +9,7 @@ import (
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/jsonstream"
 	"github.com/moby/moby/client"
 
 	"github.com/heteroflow/node-agent/runtime"
@@ -62,6 +63,8 @@ var reasons = []reason{
 	{text: ": unauthorized", class: runtime.ErrUnauthorized, in: pulling},
 	{text: "401 unauthorized", class: runtime.ErrUnauthorized, in: pulling},
 	{text: "403 forbidden", class: runtime.ErrUnauthorized, in: pulling},
+	{text: "parsing http 401 response", class: runtime.ErrUnauthorized, in: pulling},
+	{text: "parsing http 403 response", class: runtime.ErrUnauthorized, in: pulling},
 	{text: "pull access denied for ", class: runtime.ErrUnauthorized, in: pulling},
 	{text: "denied: ", class: runtime.ErrUnauthorized, in: pulling},
 
@@ -69,6 +72,7 @@ var reasons = []reason{
 	{text: ": name unknown", class: runtime.ErrNotFound, in: pulling},
 	{text: "no matching manifest for ", class: runtime.ErrNotFound, in: pulling},
 
+	{text: "dial unix", class: runtime.ErrUnavailable, in: pulling}, // the daemon's own containerd is away
 	{text: "dial tcp", class: runtime.ErrRegistryUnavailable, in: pulling},
 	{text: "connection reset by peer", class: runtime.ErrRegistryUnavailable, in: pulling},
 	{text: "i/o timeout", class: runtime.ErrRegistryUnavailable, in: pulling},
@@ -89,6 +93,7 @@ var reasons = []reason{
 	{is: cerrdefs.ErrUnauthenticated, class: runtime.ErrUnauthorized, in: pulling},
 	{is: cerrdefs.ErrPermissionDenied, class: runtime.ErrUnauthorized, in: pulling},
 	{is: cerrdefs.ErrResourceExhausted, class: runtime.ErrThrottled, in: pulling},
+	{is: cerrdefs.ErrUnavailable, class: runtime.ErrUnavailable, in: pulling},
 }
 
 // classes are all that a call's own code may have decided already.
@@ -99,7 +104,8 @@ var classes = []error{
 
 // classify wraps err in the class it belongs to, unless it has one. What the table does
 // not know is the daemon's trouble, an answer cut short or an internal error of its own:
-// ErrUnavailable.
+// ErrUnavailable. Of a pull, what the daemon has answered is the registry's trouble, or the
+// image's: it is there, and a pull that it cannot do is not one to ask for without end.
 func classify(err error, in scope) error {
 	if slices.ContainsFunc(classes, func(class error) bool { return errors.Is(err, class) }) {
 		return err
@@ -107,6 +113,8 @@ func classify(err error, in scope) error {
 	class := runtime.ErrUnavailable
 	if r, ok := findReason(err, in); ok {
 		class = r.class
+	} else if in == pulling && isAnswer(err) {
+		class = runtime.ErrRegistryUnavailable
 	}
 	if errors.Is(class, runtime.ErrThrottled) {
 		return &runtime.ThrottledError{RetryAfter: retryAfter(err.Error()), Err: err}
@@ -126,6 +134,13 @@ func findReason(err error, in scope) (reason, bool) {
 		}
 	}
 	return reason{}, false
+}
+
+// isAnswer tells what the daemon said, at once or at the end of a pull, from what went wrong
+// on the way to it.
+func isAnswer(err error) bool {
+	_, said := errors.AsType[*jsonstream.Error](err)
+	return said || strings.HasPrefix(err.Error(), "Error response from daemon: ")
 }
 
 var retryAfterPattern = regexp.MustCompile(`(?i)retry-after: *([0-9.]+(?:ns|us|µs|ms|s|m|h))`)

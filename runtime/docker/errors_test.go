@@ -7,6 +7,7 @@ import (
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/jsonstream"
 
 	"github.com/heteroflow/node-agent/runtime"
 )
@@ -35,6 +36,9 @@ var pullErrors = map[string]struct {
 	"hidden by docker.io":   {status(cerrdefs.ErrNotFound, "pull access denied for x/y, repository does not exist or may require 'docker login': denied: requested access to the resource is denied"), runtime.ErrUnauthorized},
 	"bare 401":              {status(cerrdefs.ErrInternal, "received unexpected HTTP status: 401 Unauthorized"), runtime.ErrUnauthorized},
 	"bare 403":              {status(cerrdefs.ErrInternal, "error parsing HTTP 403 response body: unexpected end of JSON input: 403 Forbidden"), runtime.ErrUnauthorized},
+	"bare 403, empty":       {status(cerrdefs.ErrInternal, "error parsing HTTP 403 response body: unexpected end of JSON input: \"\""), runtime.ErrUnauthorized},
+	"bare 401, empty":       {status(cerrdefs.ErrInternal, "error parsing HTTP 401 response body: unexpected end of JSON input: \"\""), runtime.ErrUnauthorized},
+	"bare 418, empty":       {status(cerrdefs.ErrInternal, "error parsing HTTP 418 response body: unexpected end of JSON input: \"\""), runtime.ErrRegistryUnavailable},
 	"typed 401":             {status(cerrdefs.ErrUnauthenticated, "access refused"), runtime.ErrUnauthorized},
 	"typed 403":             {status(cerrdefs.ErrPermissionDenied, "access refused"), runtime.ErrUnauthorized},
 	"no such tag":           {status(cerrdefs.ErrNotFound, "manifest for 127.0.0.1:5000/a:v1 not found: manifest unknown"), runtime.ErrNotFound},
@@ -61,7 +65,12 @@ var pullErrors = map[string]struct {
 	"a web page":            {status(cerrdefs.ErrInternal, "error unmarshalling content: invalid character '<' looking for beginning of value"), runtime.ErrRegistryUnavailable},
 	"disk full":             {errors.New("write /var/lib/docker/tmp/GetImageBlob1: no space left on device"), runtime.ErrNoSpace},
 	"quota":                 {errors.New("failed to register layer: disk quota exceeded"), runtime.ErrNoSpace},
-	"something new":         {status(cerrdefs.ErrInternal, "a message of the future"), runtime.ErrUnavailable},
+	"a spoilt layer":        {&jsonstream.Error{Message: "filesystem layer verification failed for digest sha256:00"}, runtime.ErrRegistryUnavailable},
+	"something new":         {status(cerrdefs.ErrInternal, "a message of the future"), runtime.ErrRegistryUnavailable},
+	"something new, late":   {&jsonstream.Error{Message: "a message of the future"}, runtime.ErrRegistryUnavailable},
+	"no answer at all":      {errors.New("a failure of the future, on the way to the daemon"), runtime.ErrUnavailable},
+	"no containerd":         {status(cerrdefs.ErrInternal, "connection error: desc = \"transport: Error while dialing: dial unix /run/containerd/containerd.sock: connect: connection refused\""), runtime.ErrUnavailable},
+	"daemon overloaded":     {status(cerrdefs.ErrUnavailable, "try again"), runtime.ErrUnavailable},
 	"decided by the caller": {fmt.Errorf("%w: unauthorized: x", runtime.ErrNotFound), runtime.ErrNotFound},
 }
 
