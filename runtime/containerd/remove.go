@@ -52,9 +52,11 @@ func (r *Runtime) remove(ctx context.Context, id string) error {
 		if err := r.kill(ctx, o); err != nil {
 			return err
 		}
-		if err := r.deleteTask(ctx, id); err != nil {
-			return err
-		}
+	}
+	// Also where there is none: a containerd that was killed while it made or deleted the task
+	// may be back with a shim that has none, which it does not list and would keep for ever.
+	if err := r.deleteTask(ctx, id); err != nil {
+		return err
 	}
 	if err := r.network.Down(ctx, id); err != nil {
 		return err
