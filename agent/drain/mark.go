@@ -84,7 +84,7 @@ func read(from Marks) (*Mark, error) {
 		err = m.Validate()
 	}
 	if err != nil {
-		return &Mark{Reason: "the drain mark cannot be read"}, fmt.Errorf("read drain mark: %w", err)
+		return &Mark{Reason: "the drain mark cannot be read; undrain takes it away"}, fmt.Errorf("read drain mark: %w", err)
 	}
 	return m, nil
 }

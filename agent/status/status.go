@@ -150,7 +150,10 @@ func describeDrain(d protocol.Drain) string {
 	if d.By == protocol.DrainByServer {
 		return "by the control plane's wish"
 	}
-	text := fmt.Sprintf("by %s %s", d.By, d.User)
+	text := "by " + string(d.By)
+	if d.User != "" {
+		text += " " + d.User
+	}
 	if d.Since != nil {
 		text += " since " + d.Since.Format(time.RFC3339)
 	}

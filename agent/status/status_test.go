@@ -21,6 +21,7 @@ func good() status.Status {
 	s.Heartbeat.LiveTaskIDs = []string{"7"}
 	s.Heartbeat.DrainedBy = []protocol.Drain{
 		{By: protocol.DrainByServer}, {By: protocol.DrainByOperator, User: "alice", Reason: "new fans", Since: &at},
+		{By: protocol.DrainByOperator, Reason: "its mark cannot be read"},
 	}
 	return s
 }
@@ -88,6 +89,7 @@ func TestTheTextSaysWhichRuntimeAndWhy(t *testing.T) {
 		"n1 (online)", "containerd 1.7 (preferred, and it answers)", "last reached 2s ago", "1 running",
 		"draining       nothing new is claimed, by the control plane's wish\n",
 		"draining       nothing new is claimed, by operator alice since 2026-01-02T03:04:05Z: new fans\n",
+		"draining       nothing new is claimed, by operator: its mark cannot be read\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing:\n%s", want, b.String())
