@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
 
+	"github.com/heteroflow/node-agent/crashpoint"
 	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/runtime/containerd/registry"
 )
@@ -48,6 +49,7 @@ func (r *Runtime) Pull(ctx context.Context, req runtime.PullRequest) (runtime.Im
 	if err != nil {
 		return runtime.Image{}, translate(ctx, what, err)
 	}
+	crashpoint.Reach("containerd: pull leased")
 	r.pulling.Store(lease.ID, nil)
 	defer r.pulling.Delete(lease.ID)
 	session := registry.NewSession(call, r.options.HostsDir, named, req.Auth, req.Progress)
@@ -68,6 +70,7 @@ func (r *Runtime) Pull(ctx context.Context, req runtime.PullRequest) (runtime.Im
 		// The lease stays: it is what keeps the finished layers.
 		return runtime.Image{}, translate(ctx, what, pullError(err, published.Load()))
 	}
+	crashpoint.Reach("containerd: image unpacked")
 	session.Progress.Repeat()
 	img, err := r.describe(call, named)
 	r.pulling.Delete(lease.ID)

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/heteroflow/node-agent/crashpoint"
 	"github.com/heteroflow/node-agent/runtime"
 )
 
@@ -62,6 +63,7 @@ func (r *Runtime) stopTask(ctx context.Context, o observed, grace time.Duration)
 		if err := r.signal(ctx, o, stopSignal(o.meta), false); err != nil {
 			return err
 		}
+		crashpoint.Reach("containerd: stop signal sent")
 		if within(ctx, grace, ended) {
 			return watchErr
 		}

@@ -48,6 +48,10 @@ var stories = map[string]story{
 		args: []string{"exit", "0"}, task: func(t *protocol.Task) { t.Network = protocol.NetworkBridge },
 		status: protocol.StatusCompleted, reason: protocol.ReasonExited, starts: 1,
 	},
+	"that cannot be started": {
+		task:   func(t *protocol.Task) { t.Command = []string{"/no/such/program"} },
+		status: protocol.StatusFailed, reason: protocol.ReasonStartFailed, code: -1,
+	},
 	"that takes too long": {
 		args: []string{"sleep", "1h"}, task: func(t *protocol.Task) { t.TimeoutSeconds = 1 },
 		status: protocol.StatusFailed, reason: protocol.ReasonTimeout, code: 124, starts: 1,
@@ -147,16 +151,20 @@ func crashes() []crash {
 	in("that is stopped", "", "stop: decided", "stop: done", "result: reported")
 	in("that sleeps and wakes and is stopped", "", "sleep: recorded", "stop: done", "sleep: reported", "wake: decided",
 		"start: recorded#2", "start: done#2", "wake: reported", "result: recorded#2")
-	// The first times are the node's own records.
-	for n := range 4 {
-		in("that ends by itself", runtime.Docker, fmt.Sprintf("journal: written#%d", n+1), fmt.Sprintf("journal: named#%d", n+1))
+	in("that cannot be started", "", "start: done", "result: recorded")
+	// The first times are the node's own records, the last the results.
+	for n := range 10 {
+		in("that ends by itself", runtime.Docker, fmt.Sprintf("journal: written#%d", n+1))
 	}
+	in("that ends by itself", runtime.Docker, "journal: named", "journal: named#3", "journal: named#4")
+	in("that is stopped", runtime.Containerd, "containerd: stop signal sent")
 	in("that ends by itself", runtime.Containerd,
-		"containerd: file system made", "containerd: files written", "containerd: container made",
+		"containerd: pull leased", "containerd: image unpacked", "containerd: file system made", "containerd: files written", "containerd: container made",
 		"containerd: run begun", "containerd: task made", "containerd: task started", "containerd: end kept", "containerd: task gone",
 		"containerd: network gone", "containerd: container gone", "containerd: file system gone")
 	in("that ends by itself and has a network", runtime.Containerd,
-		"containerd: network up", "containerd: task made", "containerd: start asked", "containerd: network gone")
+		"containerd: network namespace made", "containerd: network up", "containerd: task made", "containerd: start asked",
+		"containerd: network disconnected", "containerd: network gone")
 	in("that sleeps and wakes and is stopped", runtime.Containerd,
 		"containerd: run begun#2", "containerd: task made#2", "containerd: start asked#2", "containerd: task started#2")
 	return all

@@ -25,6 +25,7 @@ import (
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/heteroflow/node-agent/crashpoint"
 	"github.com/heteroflow/node-agent/runtime"
 )
 
@@ -134,6 +135,7 @@ func (n *Network) Up(ctx context.Context, id string, ports []runtime.Port) (neti
 	if err := makeNamespace(n.Path(id)); err != nil {
 		return netip.Addr{}, fmt.Errorf("make network namespace of %s: %w", id, err)
 	}
+	crashpoint.Reach("containerd: network namespace made")
 	address, err := n.add(ctx, id, ports)
 	if err != nil {
 		// The caller's time may be what ran out.
@@ -183,6 +185,7 @@ func (n *Network) Down(ctx context.Context, id string) error {
 	if err := n.plugins.DelNetworkList(ctx, list, conf); err != nil {
 		return fmt.Errorf("disconnect %s from bridge %s: %w", id, n.config.Bridge, err)
 	}
+	crashpoint.Reach("containerd: network disconnected")
 	if err := removeNamespace(n.Path(id)); err != nil {
 		return fmt.Errorf("remove network namespace of %s: %w", id, err)
 	}
