@@ -239,6 +239,34 @@ func TestResultsOutliveAgents(t *testing.T) {
 	}
 }
 
+// What is owed beyond what the journal holds is read off the containers.
+func TestMoreResultsThanTheJournalHoldsSurviveTheirAgent(t *testing.T) {
+	const beyond = 10
+	onNode(t, func(n *node) {
+		n.policy.Attempts, n.workers = 1, 64
+		n.restart()
+		lift := n.plane.trouble(trouble{which: reports, times: -1, status: 503})
+		n.daemon.AddImage(image, runtimefake.Program{Code: 3})
+		ids := make([]string, journal.DefaultMax+beyond)
+		for i := range ids {
+			ids[i] = fmt.Sprint("t", i)
+			n.plane.add(ids[i], image)
+		}
+		n.until(2*time.Hour, "all owed, and what is not stored told", func() bool {
+			return n.agent.executor.Undelivered() == journal.DefaultMax && n.logs.FilterMessageSnippet("result could not be stored").Len() == beyond
+		})
+		n.kill()
+		lift()
+		n.start()
+		for _, id := range ids {
+			n.ends(time.Hour, id, protocol.StatusFailed)
+			if u := n.plane.updates(id, over...); len(u) != 1 || *u[0].ExitCode != 3 {
+				t.Errorf("%s: reported %+v", id, u)
+			}
+		}
+	})
+}
+
 func TestWhatIsOwedWaitsForTheRuntimeOnlyIfItHasOutputToSendAlong(t *testing.T) {
 	cases := map[string]struct {
 		prepare func(n *node)
