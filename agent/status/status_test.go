@@ -20,7 +20,8 @@ func good() status.Status {
 	s.Heartbeat.Runtime = &protocol.RuntimeReport{Name: "containerd", Version: "1.7", Available: true, Why: "preferred, and it answers"}
 	s.Heartbeat.LiveTaskIDs = []string{"7"}
 	s.Heartbeat.DrainedBy = []protocol.Drain{
-		{By: protocol.DrainByServer}, {By: protocol.DrainByOperator, User: "alice", Reason: "new fans", Since: &at},
+		{By: protocol.DrainByServer},
+		{By: protocol.DrainByOperator, User: "alice", Reason: "new fans", Since: &at},
 		{By: protocol.DrainByOperator, Reason: "its mark cannot be read"},
 	}
 	return s
