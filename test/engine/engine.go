@@ -95,7 +95,7 @@ func Start(ctx context.Context, o Options) (_ *Engines, err error) {
 		args: []string{
 			"dockerd", "--host", "unix://" + e.DockerSocket(), "--containerd", e.ContainerdSocket(),
 			"--config-file", filepath.Join(e.dir, "docker.json"), // not the machine's
-			"--data-root", filepath.Join(e.dir, "docker"), "--exec-root", filepath.Join(e.run, "docker"), "--pidfile", filepath.Join(e.run, "docker.pid"),
+			"--data-root", e.dockerRoot(), "--exec-root", filepath.Join(e.run, "docker"), "--pidfile", filepath.Join(e.run, "docker.pid"),
 			"--bridge", e.bridge, "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--live-restore=" + strconv.FormatBool(!o.EndsWithDocker),
 		},
 		ping: func(ctx context.Context) error { return daemon.PingDocker(ctx, "unix://"+e.DockerSocket()) },
@@ -154,6 +154,23 @@ func (e *Engines) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Left returns the shims and mounts that there are, and that idle daemons do not have.
+func (e *Engines) Left() (found []string, err error) {
+	shims, err := e.Shims()
+	for pid, line := range shims {
+		found = append(found, fmt.Sprintf("process %d: %s", pid, line))
+	}
+	mounts, mountsErr := e.Mounts()
+	for _, point := range mounts {
+		if point != e.dockerRoot() {
+			found = append(found, "mount "+point)
+		}
+	}
+	return found, errors.Join(err, mountsErr)
+}
+
+func (e *Engines) dockerRoot() string { return filepath.Join(e.dir, "docker") }
 
 // Mounts returns what is mounted in the daemons' directories, the innermost first.
 func (e *Engines) Mounts() ([]string, error) {

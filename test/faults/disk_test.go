@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,7 +15,11 @@ import (
 )
 
 // A diskTrouble makes it impossible to write to the file system at a directory.
-type diskTrouble struct{ begin, end func(dir string) error }
+type diskTrouble struct {
+	begin, end func(dir string) error
+	// during is how a task ends that is claimed meanwhile, on containerd.
+	during protocol.Reason
+}
 
 var diskTroubles = map[string]diskTrouble{
 	"a full disk": {
@@ -33,11 +38,13 @@ var diskTroubles = map[string]diskTrouble{
 			}
 			return f.Close()
 		},
-		end: func(dir string) error { return os.Remove(filepath.Join(dir, "filler")) },
+		end:    func(dir string) error { return os.Remove(filepath.Join(dir, "filler")) },
+		during: protocol.ReasonStartFailed,
 	},
 	"a read-only disk": {
-		begin: func(dir string) error { return syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "") },
-		end:   func(dir string) error { return syscall.Mount("", dir, "", syscall.MS_REMOUNT, "") },
+		begin:  func(dir string) error { return syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "") },
+		end:    func(dir string) error { return syscall.Mount("", dir, "", syscall.MS_REMOUNT, "") },
+		during: protocol.ReasonExited, // once there is none
 	},
 }
 
@@ -98,6 +105,61 @@ func TestTasksGoOnWithAStateDirectoryThatCannotBeWritten(t *testing.T) {
 			}
 			n.awaitNothingLeft()
 			for _, id := range []string{before.ID, during.ID, running.ID} {
+				if starts, reports := n.starts(id), n.reports(id); starts != 1 || len(reports) != 1 {
+					t.Errorf("%s: started %d times, reported %+v", id, starts, reports)
+				}
+			}
+		})
+	}
+}
+
+func TestTasksOnContainerdEndAsTheyDidWithAStateDirectoryThatCannotBeWritten(t *testing.T) {
+	e := calmEngines(t)
+	for name, trouble := range diskTroubles {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, lane(0).place(e, runtime.Containerd))
+			n.ownDisk()
+			n.Start()
+			ends, stopped := n.task("ends", "sleep", "1h"), n.task("stopped", "sleep", "1h")
+			n.Submit(ends)
+			n.Submit(stopped)
+			n.Beats("both live", func(hb protocol.Heartbeat) bool {
+				return len(hb.LiveTaskIDs) == 2 && n.starts(ends.ID) == 1 && n.starts(stopped.ID) == 1
+			})
+			pid := n.Container(ends.ID).PID
+			if err := trouble.begin(n.Agent.StateDir()); err != nil {
+				t.Fatal(err)
+			}
+
+			during := n.task("during", "exit", "3")
+			if trouble.during == protocol.ReasonStartFailed { // before what ends makes room
+				n.Submit(during)
+				n.Reaches(during.ID, protocol.StatusFailed)
+			}
+			n.Agent.Kill()
+			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			n.Eventually("it has ended", func() bool { return slices.Contains(n.noted(ends.ID), "end-143") })
+			n.Start()
+			failed := n.Reaches(ends.ID, protocol.StatusFailed)
+			if failed.Outcome.Reason != protocol.ReasonExited || failed.Outcome.ExitCode == nil || *failed.Outcome.ExitCode != 143 {
+				t.Errorf("%+v", failed.Outcome)
+			}
+			n.Act(stopped.ID, operator.ActionStop)
+			n.Reaches(stopped.ID, protocol.StatusStopped)
+			if trouble.during == protocol.ReasonExited {
+				n.Submit(during)
+				n.Eventually("it is claimed", func() bool { return n.read(during.ID).Status == protocol.StatusRunning })
+			}
+			if err := trouble.end(n.Agent.StateDir()); err != nil {
+				t.Fatal(err)
+			}
+			if outcome := n.Reaches(during.ID, protocol.StatusFailed).Outcome; outcome.Reason != trouble.during {
+				t.Errorf("what was claimed meanwhile: %+v", outcome)
+			}
+			n.awaitNothingLeft()
+			for _, id := range []string{ends.ID, stopped.ID} {
 				if starts, reports := n.starts(id), n.reports(id); starts != 1 || len(reports) != 1 {
 					t.Errorf("%s: started %d times, reported %+v", id, starts, reports)
 				}

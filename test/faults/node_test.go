@@ -18,6 +18,7 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
 
+	"github.com/heteroflow/node-agent/agent/taskcontainer"
 	"github.com/heteroflow/node-agent/devserver"
 	"github.com/heteroflow/node-agent/devserver/operator"
 	"github.com/heteroflow/node-agent/protocol"
@@ -41,13 +42,28 @@ func calmEngines(t *testing.T) *engine.Engines {
 	t.Helper()
 	calm.once.Do(func() {
 		if calm.engines = engine.Require(t, engine.Options{}); calm.engines != nil {
-			kit.Later(calm.engines.Close)
+			kit.Later(func() error { return errors.Join(awaitIdle(calm.engines), calm.engines.Close()) })
 		}
 	})
 	if calm.engines == nil {
 		t.Skip("the test's own container daemons could not be started, as the first test says")
 	}
 	return calm.engines
+}
+
+// awaitIdle waits until the daemons have nothing left of all the tasks that they ran, be it a
+// process or a mount that they do not know of themselves.
+func awaitIdle(e *engine.Engines) error {
+	for deadline := time.Now().Add(cluster.Patience); ; {
+		left, err := e.Left()
+		switch {
+		case err == nil && len(left) == 0:
+			return nil
+		case time.Now().After(deadline):
+			return errors.Join(fmt.Errorf("the daemons have left of their tasks: %q", left), err)
+		}
+		<-time.After(100 * time.Millisecond)
+	}
 }
 
 // lane is what no two nodes may share at once: a number from 0 on. Each has a namespace,
@@ -104,14 +120,16 @@ func newNode(t *testing.T, place stage.Place, settings ...string) *node {
 			}
 			// A daemon that hung may only now give up what it was asked for then.
 			var left []string
-			for deadline := time.Now().Add(90 * time.Second); ; {
-				if left = n.remainsNow(context.WithoutCancel(t.Context())); len(left) == 0 || t.Failed() || time.Now().After(deadline) {
+			var err error
+			for deadline := time.Now().Add(cluster.Patience); ; {
+				left, err = n.remains(context.WithoutCancel(t.Context()))
+				if len(left) == 0 && err == nil || t.Failed() || time.Now().After(deadline) {
 					break
 				}
 				<-time.After(100 * time.Millisecond)
 			}
-			if len(left) > 0 && !t.Failed() {
-				t.Errorf("left behind: %q", left)
+			if (len(left) > 0 || err != nil) && !t.Failed() {
+				t.Errorf("left behind: %q, %v", left, err)
 			}
 		})
 	}
@@ -189,14 +207,15 @@ func (n *node) reports(id string) (ends []operator.Event) {
 func (n *node) awaitNothingLeft() {
 	n.T.Helper()
 	var left []string
+	var unseen error // a daemon may be dying in another lane
 	n.Eventually("nothing is left", func() bool {
-		left = n.owed()
-		if len(left) == 0 {
-			left = n.remainsNow(n.T.Context())
+		var now []string
+		if now, unseen = n.remains(n.T.Context()); unseen == nil {
+			left = append(n.owed(), now...)
 		}
-		return len(left) == 0
-	}, func() string { return fmt.Sprintf("%q", left) })
-	if strings.Contains(n.Agent.Log(), `"msg":"task state"`) {
+		return unseen == nil && len(left) == 0
+	}, func() string { return fmt.Sprintf("%q, and last %v", left, unseen) })
+	if strings.Contains(n.Agent.Log(), `"message":"task state"`) {
 		n.T.Error("a task took a step that the table of its life does not have")
 	}
 }
@@ -214,25 +233,16 @@ func (n *node) owed() (files []string) {
 	return files
 }
 
-// remainsNow is [node.remains], or why that cannot be told: a daemon may be dying in
-// another lane.
-func (n *node) remainsNow(ctx context.Context) []string {
-	left, err := n.remains(ctx)
-	if err != nil {
-		left = append(left, err.Error())
-	}
-	return left
-}
-
 // remains is what the runtime still has of this node's tasks, down to leases, file
-// systems, networks and mounts. The layers that a pull has fetched which was cut off are
-// kept on purpose, for some hours, and so is their lease.
+// systems, networks and mounts. What a pull has fetched and unpacked that was cut off is
+// kept on purpose, for some hours, and so is its lease.
 func (n *node) remains(ctx context.Context) (found []string, err error) {
 	if n.place.Kind == runtime.Docker {
-		for _, c := range n.Containers() {
+		all, err := n.Runtime.List(ctx, taskcontainer.OwnLabels(n.Agent.NodeID))
+		for _, c := range all {
 			found = append(found, "container "+c.Name)
 		}
-		return found, nil
+		return found, err
 	}
 	c, err := client.New(n.place.Socket, client.WithDefaultNamespace(n.place.Namespace))
 	if err != nil {
@@ -253,8 +263,13 @@ func (n *node) remains(ctx context.Context) (found []string, err error) {
 	for _, task := range running.Tasks {
 		found = append(found, "task "+task.ID)
 	}
+	leases, kept, err := leased(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, leases...)
 	err = c.SnapshotService("overlayfs").Walk(ctx, func(_ context.Context, info snapshots.Info) error {
-		if info.Kind == snapshots.KindActive {
+		if info.Kind == snapshots.KindActive && !kept[info.Name] {
 			found = append(found, "file system "+info.Name)
 		}
 		return nil
@@ -262,14 +277,32 @@ func (n *node) remains(ctx context.Context) (found []string, err error) {
 	if err != nil && !errdefs.IsNotFound(err) {
 		return nil, err
 	}
-	leases, err := c.LeasesService().List(ctx, `labels."io.heteroflow.lease"!=pull`)
-	if err != nil {
-		return nil, err
-	}
-	for _, lease := range leases {
-		found = append(found, "lease "+lease.ID)
-	}
 	return append(found, n.files()...), nil
+}
+
+// leased returns the leases that are not a pull's, and the file systems that pulls' keep.
+func leased(ctx context.Context, c *client.Client) (others []string, kept map[string]bool, err error) {
+	all, err := c.LeasesService().List(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	kept = make(map[string]bool)
+	for _, lease := range all {
+		if lease.Labels["io.heteroflow.lease"] != "pull" {
+			others = append(others, "lease "+lease.ID)
+			continue
+		}
+		resources, err := c.LeasesService().ListResources(ctx, lease)
+		if err != nil && !errdefs.IsNotFound(err) {
+			return nil, nil, err
+		}
+		for _, r := range resources {
+			if r.Type == "snapshots/overlayfs" {
+				kept[r.ID] = true
+			}
+		}
+	}
+	return others, kept, nil
 }
 
 // files are what containerd tasks have outside of containerd: directories, networks,

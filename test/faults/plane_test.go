@@ -32,15 +32,25 @@ var hasty = []string{"server.timeout=1s", "report.attempts=2", "report.budget=1s
 
 func fromAgent(r *http.Request) bool { return !strings.HasPrefix(r.URL.Path, "/api/v1/operator") }
 
-// stages are when the trouble begins, and which requests it hits.
+// stages are when the trouble begins in which story, and which requests it hits.
 var stages = map[string]struct {
+	story story
 	puts  bool // those that change something only
-	begun func(n *node, id string) bool
+	begun func(n *node, id string, status protocol.TaskStatus) bool
 }{
-	"a claim":  {begun: func(*node, string) bool { return true }},
-	"a run":    {begun: func(n *node, id string) bool { return n.starts(id) == 1 }},
-	"a report": {puts: true, begun: func(n *node, id string) bool { return n.starts(id) == 1 }},
+	"a claim":  {brief, false, func(*node, string, protocol.TaskStatus) bool { return true }},
+	"a run":    {brief, false, func(n *node, id string, _ protocol.TaskStatus) bool { return n.starts(id) == 1 }},
+	"a report": {brief, true, func(n *node, id string, _ protocol.TaskStatus) bool { return n.starts(id) == 1 }},
+	"a sleep": {stories["that sleeps and wakes and is stopped"], true, func(n *node, id string, status protocol.TaskStatus) bool {
+		return status == protocol.StatusRunning && n.starts(id) == 1
+	}},
+	"a wake": {stories["that sleeps and wakes and is stopped"], true, func(_ *node, _ string, status protocol.TaskStatus) bool {
+		return status == protocol.StatusAsleep
+	}},
 }
+
+// brief lasts until the trouble has begun.
+var brief = story{args: []string{"sleep", "1s"}, status: protocol.StatusCompleted, reason: protocol.ReasonExited, starts: 1}
 
 func TestATaskSurvivesAControlPlaneInTroubleAtAnyStage(t *testing.T) {
 	type trial struct{ stage, trouble string }
@@ -57,8 +67,8 @@ func TestATaskSurvivesAControlPlaneInTroubleAtAnyStage(t *testing.T) {
 			n := newNode(t, l.place(e, runtimes[int(l)%len(runtimes)]), hasty...)
 			n.Start()
 			n.Beats("a runtime", func(hb protocol.Heartbeat) bool { return hb.DockerAvailable })
-			s := story{args: []string{"sleep", "1s"}, status: protocol.StatusCompleted, reason: protocol.ReasonExited, starts: 1}
 			trouble, stage := troubles[c.trouble], stages[c.stage]
+			s := stage.story
 			trouble.Match = fromAgent
 			enough := 12 // requests, of more than one loop
 			if stage.puts {
@@ -74,10 +84,10 @@ func TestATaskSurvivesAControlPlaneInTroubleAtAnyStage(t *testing.T) {
 				id = s.begin(n)
 			} else {
 				id = s.begin(n)
-				n.Eventually("the trouble begins", func() bool { return stage.begun(n, id) })
+				s.goOn(n, id, "the trouble begins", func(status protocol.TaskStatus) bool { return stage.begun(n, id, status) })
 				active = n.Plane.Faults.Add(trouble)
 			}
-			n.Eventually("the trouble lasts", func() bool { return active.Hits() >= enough })
+			s.goOn(n, id, "the trouble lasts", func(protocol.TaskStatus) bool { return active.Hits() >= enough })
 			n.Plane.Faults.Release() // those that hang, too
 			s.finish(n, id)
 		})
