@@ -112,12 +112,13 @@ func (r *Runtime) CanPull(ctx context.Context, ref string, auth *runtime.Registr
 	return translate(ctx, "ask the registry for image "+named.String(), err)
 }
 
-// pullError tells two errors from those that are what they say: content that is not what its
-// digest says, which only a registry can be the cause of, and a part of a published image that
-// is not found. The registry may lack it, or somebody have pruned it here; another try tells.
+// pullError tells three errors from those that are what they say: content that is not what its
+// digest says, which only a registry can be the cause of; layers that the daemon cannot unpack,
+// of which it says nothing in particular; and a part of a published image that is not found. The
+// registry may lack it, or somebody have pruned it here; another try tells.
 func pullError(err error, published bool) error {
 	switch own := native(err); {
-	case errdefs.IsFailedPrecondition(own):
+	case errdefs.IsFailedPrecondition(own), published && errdefs.IsUnknown(own) && !isNoSpace(own):
 		return fmt.Errorf("%w: %w", runtime.ErrRegistryUnavailable, err)
 	case published && errdefs.IsNotFound(own) && !strings.Contains(own.Error(), notForUs):
 		return fmt.Errorf("%w: the image is there, and a part of it is not found, there or on this node: %s", runtime.ErrRegistryUnavailable, own.Error())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/heteroflow/node-agent/runtime"
@@ -87,6 +88,15 @@ func (s *suite) testPull(t *testing.T) {
 		pushTo(t, r, "x:v1", s.workload)
 		r.AnswerHTML(registry.Any, 100)
 		_, err := s.rt.Pull(t.Context(), runtime.PullRequest{Ref: r.Ref("x:v1")})
+		wantClass(t, err, runtime.ErrRegistryUnavailable)
+	})
+	t.Run("an image of which a layer is none is the registry's trouble and not the daemon's", func(t *testing.T) {
+		img, err := mutate.AppendLayers(s.workload, static.NewLayer([]byte("neither packed nor an archive"), types.OCILayer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref := pushTo(t, s.registry, "spoilt:v1", img)
+		_, err = s.rt.Pull(t.Context(), runtime.PullRequest{Ref: ref, Auth: s.auth})
 		wantClass(t, err, runtime.ErrRegistryUnavailable)
 	})
 	t.Run("a registry that throttles is told apart", s.pullThrottled)
