@@ -132,10 +132,20 @@ func (r *Runtime) Remove(ctx context.Context, id string) error {
 	if errors.Is(err, runtime.ErrNotFound) {
 		return nil
 	}
+	if err == nil {
+		err = r.remove(ctx, id)
+	}
+	if err == nil {
+		err = r.endLeft(ctx, c)
+	}
 	if err != nil {
 		return fmt.Errorf("remove container %s: %w", id, err)
 	}
-	err = r.removeOnce(ctx, id)
+	return nil
+}
+
+func (r *Runtime) remove(ctx context.Context, id string) error {
+	err := r.removeOnce(ctx, id)
 	for _, delay := range retryDelays {
 		if !errors.Is(err, runtime.ErrConflict) {
 			break
@@ -159,7 +169,7 @@ func (r *Runtime) Remove(ctx context.Context, id string) error {
 			err = fmt.Errorf("%w: %s", runtime.ErrStopTimeout, err.Error())
 		}
 	}
-	return fmt.Errorf("remove container %s: %w", id, err)
+	return err
 }
 
 func (r *Runtime) removeOnce(ctx context.Context, id string) error {

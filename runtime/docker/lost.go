@@ -166,6 +166,21 @@ func (r *Runtime) endUnstarted(ctx context.Context, c runtime.Container) error {
 	return r.end(ctx, c.ID)
 }
 
+// endLeft kills what lives of a container that Docker has removed: a shim that a containerd
+// which was killed has no task of any more.
+func (r *Runtime) endLeft(ctx context.Context, c runtime.Container) error {
+	if !r.seesProcesses() {
+		return nil
+	}
+	living, err := orphan.Scan(r.proc)
+	if err != nil || len(living[c.ID]) == 0 {
+		return err
+	}
+	r.log.Warn("killing what Docker has left of a container that it removed",
+		zap.String("container_id", c.ID), zap.String("container_name", c.Name), zap.Ints("pids", living[c.ID]))
+	return r.end(ctx, c.ID)
+}
+
 // end kills the processes of a container.
 func (r *Runtime) end(ctx context.Context, id string) error {
 	bounded, cancel := context.WithTimeout(ctx, r.timeouts.StopMargin)

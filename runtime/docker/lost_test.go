@@ -248,6 +248,19 @@ func TestWhatRunsAndDockerDoesNotKnowOfIsEndedBeforeItsContainerIsRemoved(t *tes
 	}
 }
 
+func TestWhatDockerLeavesOfAContainerThatItRemovedIsEnded(t *testing.T) {
+	f := newForgetful(t, hasRun)
+	f.began(t, early)
+	left := f.runs(t, lostID)
+	if err := f.connect(t).Remove(t.Context(), lostID); err != nil {
+		t.Fatal(err)
+	}
+	<-left
+	if asked := f.requests(); len(asked) != 1 || asked[0] != http.MethodDelete {
+		t.Errorf("Docker was asked to %q", asked)
+	}
+}
+
 func TestSweepEndsWhatRunsAndDockerDoesNotKnowOf(t *testing.T) {
 	t.Run("at once", func(t *testing.T) {
 		f := newForgetful(t, neverRan)
