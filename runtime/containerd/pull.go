@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
+	"go.uber.org/zap"
 
 	"github.com/heteroflow/node-agent/crashpoint"
 	"github.com/heteroflow/node-agent/runtime"
@@ -67,7 +68,7 @@ func (r *Runtime) Pull(ctx context.Context, req runtime.PullRequest) (runtime.Im
 		return runtime.Image{}, fmt.Errorf("%s: %w", what, errors.Join(refused.err, r.client.LeasesService().Delete(call, lease)))
 	}
 	if err != nil {
-		// The lease stays: it is what keeps the finished layers.
+		r.releaseEmpty(ctx, lease)
 		return runtime.Image{}, translate(ctx, what, pullError(err, published.Load()))
 	}
 	crashpoint.Reach("containerd: image unpacked")
@@ -78,6 +79,21 @@ func (r *Runtime) Pull(ctx context.Context, req runtime.PullRequest) (runtime.Im
 		return runtime.Image{}, translate(ctx, what, err)
 	}
 	return img, nil
+}
+
+// releaseEmpty removes the lease of a pull that failed, unless it keeps something for the
+// next attempt: finished layers, or parts of one. A lease that cannot be looked into stays
+// until it expires.
+func (r *Runtime) releaseEmpty(ctx context.Context, lease leases.Lease) {
+	call, cancel := r.detached(ctx)
+	defer cancel()
+	kept, err := r.client.LeasesService().ListResources(call, lease)
+	if err != nil || len(kept) > 0 {
+		return
+	}
+	if err := r.client.LeasesService().Delete(call, lease); err != nil && !errdefs.IsNotFound(err) {
+		r.options.Log.Debug("lease of a failed pull not removed; it expires", zap.String("lease", lease.ID), zap.Error(err))
+	}
 }
 
 // releaseFetched removes the leases that keep an image's layers for a next attempt, now

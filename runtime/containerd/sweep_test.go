@@ -353,6 +353,30 @@ func TestAPullThatFailedGoesOnWhereItStopped(t *testing.T) {
 	}
 }
 
+func TestAPullThatFetchedNothingLeavesNothing(t *testing.T) {
+	f := setUp(t, flavours()[0])
+	reg, err := registry.Start(registry.Options{Username: "user", Password: "right"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reg.Close() }()
+	img, err := image.Build(t.Context(), image.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := reg.Push(img, "app:v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	auth := &runtime.RegistryAuth{Username: "user", Password: "wrong"}
+	if _, err := f.Pull(t.Context(), runtime.PullRequest{Ref: ref, Auth: auth}); !errors.Is(err, runtime.ErrUnauthorized) {
+		t.Fatalf("got %v", err)
+	}
+	if kept, err := f.client(t).LeasesService().List(t.Context()); err != nil || len(kept) != 0 {
+		t.Errorf("leases %v, %v", kept, err)
+	}
+}
+
 func TestAProbeAnswersThoughTheDaemonIsAwayOrHangs(t *testing.T) {
 	dir := t.TempDir()
 	binary, err := os.Executable()
