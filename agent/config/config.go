@@ -76,7 +76,7 @@ type GPU struct {
 
 // Tasks is the downward channel and what runs from it.
 type Tasks struct {
-	Workers          int           `koanf:"workers" doc:"Tasks that may run at once; more wait, those that are to wake from sleep first. 0: the number of CPU cores, at least 2 and at most 16."`
+	Workers          int           `koanf:"workers" doc:"Tasks that may run at once; more wait, those that are to wake from sleep first. At most 128. 0: the number of CPU cores, at least 2 and at most 16."`
 	PollPeriod       time.Duration `koanf:"poll_period" doc:"Time between polls for new tasks and for changes to running ones."`
 	WakePollPeriod   time.Duration `koanf:"wake_poll_period" doc:"The same while the server's wake channel works, as a safety net."`
 	ReconcilePeriod  time.Duration `koanf:"reconcile_period" doc:"Time between comparisons of this node's containers with the server's tasks."`

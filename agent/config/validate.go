@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// MaxWorkers bounds tasks.workers: a node with more tasks than this at once is a
-// mistake in the configuration.
-const MaxWorkers = 256
+// MaxWorkers bounds tasks.workers: what a node holds must fit into one list of the control
+// plane's, of at most protocol.MaxListLimit tasks, with room for those that owe a result.
+const MaxWorkers = 128
 
 // MaxUnpackFactor bounds pull.unpack_factor: no compression of layers comes near it.
 const MaxUnpackFactor = 1_000_000
