@@ -84,10 +84,12 @@ func (r *Runtime) Close() error {
 }
 
 // Probe asks the daemon for its version and abilities and negotiates the API version
-// anew, as the daemon may have been replaced by another release.
+// anew, as the daemon may have been replaced by another release. A daemon without its
+// containerd lists and inspects containers, and can start and stop none: it counts as away.
 func (r *Runtime) Probe(ctx context.Context) (runtime.Info, error) {
 	r.forget(r.negotiated.Load())
 	var info runtime.Info
+	var alone bool
 	err := r.call(ctx, r.timeouts.Probe, func(ctx context.Context, api *client.Client) error {
 		reply, err := api.Info(ctx, client.InfoOptions{})
 		if err != nil {
@@ -105,8 +107,12 @@ func (r *Runtime) Probe(ctx context.Context) (runtime.Info, error) {
 		if v := reply.Info.CgroupVersion; v != "" {
 			info.CgroupVersion, err = strconv.Atoi(v)
 		}
+		alone = withoutContainerd(ctx, api, reply.Info)
 		return err
 	})
+	if err == nil && alone {
+		err = fmt.Errorf("%w: Docker answers, but its containerd does not", runtime.ErrUnavailable)
+	}
 	if err != nil {
 		return runtime.Info{}, fmt.Errorf("probe docker at %s: %w", r.host, err)
 	}

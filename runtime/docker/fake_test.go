@@ -101,6 +101,47 @@ func TestProbeNamesBothVersionsWhenThereIsNoneInCommon(t *testing.T) {
 	}
 }
 
+func TestADockerWithoutItsContainerdIsAway(t *testing.T) {
+	components := func(names ...string) map[string]any {
+		var all []map[string]string
+		for _, name := range names {
+			all = append(all, map[string]string{"Name": name, "Version": "1"})
+		}
+		return map[string]any{"Version": "9.9", "Components": all}
+	}
+	cases := map[string]struct {
+		commit  string
+		version map[string]any // nil: it is not told
+		away    bool
+	}{
+		"as release 20.10 says it":            {"N/A", components("Engine", "runc", "docker-init"), true},
+		"as release 29 says it":               {"", components("Engine", "runc", "docker-init"), true},
+		"there, of a build without a commit":  {"", components("Engine", "containerd", "runc"), false},
+		"back between the two questions":      {"N/A", components("Engine", "containerd", "runc"), false},
+		"there":                               {"1fbd70374134b891f97ce19c70b6e50c7b9f4e0d", components("Engine"), false},
+		"an engine of another make":           {"", components("Podman Engine", "Conmon"), false},
+		"one that does not tell its versions": {"N/A", nil, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			info := map[string]any{"ServerVersion": "9.9", "ContainerdCommit": map[string]string{"ID": tc.commit}}
+			answer := versioned("1.12", "1.41", info)
+			p := startProxy(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasSuffix(r.URL.Path, "/version") && tc.version != nil {
+					w.Header().Set("Content-Type", "application/json")
+					_ = json.NewEncoder(w).Encode(tc.version)
+					return
+				}
+				answer(w, r)
+			}))
+			_, err := connect(t, docker.Options{Host: p.host}).Probe(t.Context())
+			if away := errors.Is(err, runtime.ErrUnavailable); away != tc.away || (err != nil) != tc.away {
+				t.Errorf("got %v, want away %t", err, tc.away)
+			}
+		})
+	}
+}
+
 func TestADaemonThatIsReplacedByANewerReleaseIsFoundAgain(t *testing.T) {
 	var upgraded atomic.Bool
 	old, next := versioned("1.12", "1.41", nil), versioned("1.44", "1.52", nil)

@@ -3,6 +3,7 @@ package docker_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,10 +154,18 @@ func TestAContainerdThatIsAwayFailsNoStart(t *testing.T) {
 	for range 2 {
 		wantClass(t, r.Start(t.Context(), id), runtime.ErrUnavailable)
 	}
+	_, err := r.Probe(t.Context())
+	wantClass(t, err, runtime.ErrUnavailable)
+	if err == nil || !strings.Contains(err.Error(), "containerd") {
+		t.Errorf("the error does not say what is away: %v", err)
+	}
 	if err := e.Containerd.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	awaitStart(t, r, id)
+	if _, err := r.Probe(t.Context()); err != nil {
+		t.Error(err)
+	}
 	if err := r.Remove(t.Context(), id); err != nil {
 		t.Error(err)
 	}
