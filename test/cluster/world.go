@@ -199,6 +199,17 @@ func (w *World) Container(id string) runtime.Container {
 	return c
 }
 
+// Runs waits until the task's container runs, and returns it.
+func (w *World) Runs(id string) (c runtime.Container) {
+	w.T.Helper()
+	w.Eventually("the container of "+id+" runs", func() bool {
+		var err error
+		c, err = w.Runtime.Inspect(w.T.Context(), taskcontainer.Name(id))
+		return err == nil && c.State == runtime.StateRunning
+	})
+	return c
+}
+
 // Prints waits until the task's container has printed the text.
 func (w *World) Prints(id, text string) {
 	w.T.Helper()

@@ -10,7 +10,6 @@ import (
 	"github.com/heteroflow/node-agent/devserver"
 	"github.com/heteroflow/node-agent/devserver/operator"
 	"github.com/heteroflow/node-agent/protocol"
-	"github.com/heteroflow/node-agent/runtime"
 )
 
 // What a power loss may leave of the state costs no running task: its container is taken
@@ -21,11 +20,7 @@ func TestADamagedStateIsSetAsideToldAndRebuiltFromTheContainers(t *testing.T) {
 	task := w.Task(w.Agent.NodeID+"-goes-on", "sleep", "10m")
 	w.Submit(task)
 	w.Reaches(task.ID, protocol.StatusRunning)
-	w.Eventually("its container runs", func() bool {
-		all := w.Containers()
-		return len(all) == 1 && all[0].State == runtime.StateRunning
-	})
-	before := w.Container(task.ID)
+	before := w.Runs(task.ID)
 	w.Agent.Kill()
 	file := filepath.Join(w.Agent.StateDir(), "tasks", task.ID+".json")
 	if err := os.Truncate(file, 20); err != nil {

@@ -21,11 +21,7 @@ func TestTheProcessOfATaskIsKnownByItsCgroupUntilItIsGone(t *testing.T) {
 		w.Start()
 		task := w.Task(w.Agent.NodeID+"-watched", "sleep", "10m")
 		w.Submit(task)
-		w.Eventually("its container runs", func() bool {
-			all := w.Containers()
-			return len(all) == 1 && all[0].State == runtime.StateRunning
-		})
-		c := w.Container(task.ID)
+		c := w.Runs(task.ID)
 		proc := process.Table{Root: "/proc"}
 		seen, ok := proc.Of(c.ID, c.PID)
 		if !ok || proc.Gone(seen) {

@@ -16,11 +16,7 @@ func TestAYoungContainerOfATaskThatWasMovedIsSpared(t *testing.T) {
 		task := w.Task(w.Agent.NodeID+"-moved", "sleep", "1h")
 		w.Submit(task)
 		w.Reaches(task.ID, protocol.StatusRunning)
-		w.Eventually("its container runs", func() bool {
-			all := w.Containers()
-			return len(all) == 1 && all[0].State == runtime.StateRunning
-		})
-		before := w.Container(task.ID)
+		before := w.Runs(task.ID)
 		if _, err := w.Plane.Operator.Assign(t.Context(), task.ID, "another-node"); err != nil {
 			t.Fatal(err)
 		}
