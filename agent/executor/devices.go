@@ -137,7 +137,7 @@ func (t *task) stale(ctx context.Context, rt runtime.Runtime, holder lease.Owner
 // release gives up what the task holds of the node: no process of it can be left.
 func (t *task) release() {
 	t.e.leases.Release(t.owner())
-	t.e.shm.end(t)
+	t.e.shm.End(t.owner())
 }
 
 // ownsAssignment reports whether this assignment of a task has an owner.

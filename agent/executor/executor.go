@@ -129,8 +129,8 @@ type Executor struct {
 	records *journal.Collection[Record]
 	// recording keeps a record that a claim makes from being taken for the one before it.
 	recording sync.Mutex
-	leases    lease.Book // who has which card
-	shm       promises   // of the host's shared memory
+	leases    lease.Book         // who has which card
+	shm       preflight.Promises // of the host's shared memory
 	leftovers leftovers
 
 	claimKick  loop.Kicker
@@ -282,7 +282,7 @@ func (e *Executor) take(t *task) error {
 
 // release ends the ownership of a task.
 func (e *Executor) release(t *task) {
-	e.shm.end(t)
+	e.shm.End(t.owner())
 	e.mu.Lock()
 	delete(e.tasks, t.id)
 	delete(e.missing, t.id)

@@ -3,8 +3,8 @@
 // its image. A container that is sure to die, or to fill the disk of the others, is better
 // refused with the numbers.
 //
-// It decides from facts it is given: it asks nobody, reads nothing, keeps nothing and
-// starts no goroutines. What is not known refuses nothing.
+// It decides from facts it is given: it asks nobody, reads nothing, keeps nothing but what it
+// has promised and starts no goroutines. What is not known refuses nothing.
 package preflight
 
 import "fmt"

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
+	"github.com/heteroflow/node-agent/agent/lease"
 	"github.com/heteroflow/node-agent/agent/preflight"
 	"github.com/heteroflow/node-agent/protocol"
 )
@@ -122,5 +123,34 @@ func TestAHostWithTooLittleSharedMemoryIsToldWithTheNumbers(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestSharedMemoryIsPromisedOnce(t *testing.T) {
+	var book preflight.Promises
+	need := preflight.ShmFor(onCards(4, protocol.TaskInference, "vllm/vllm-openai:v1"), false)
+	task := func(id string) lease.Owner { return lease.Owner{TaskID: id, Generation: 1} }
+	free := preflight.Space{Bytes: 2 * need.HostBytes}
+	steps := []struct {
+		what    string
+		do      func() error
+		refused bool
+	}{
+		{"the first", func() error { return book.Make(task("a"), need, free) }, false},
+		{"the first once more", func() error { return book.Make(task("a"), need, free) }, false},
+		{"the second", func() error { return book.Make(task("b"), need, free) }, false},
+		{"a third, for which nothing is left", func() error { return book.Make(task("c"), need, free) }, true},
+		{"the third when the end of another is told", func() error { book.End(task("x")); return book.Make(task("c"), need, free) }, true},
+		{"the third when one has ended", func() error { book.End(task("a")); return book.Make(task("c"), need, free) }, false},
+		{"a fourth when one has taken its own and as much was freed", func() error { return book.Make(task("d"), need, free) }, true},
+		{"a fourth when there is room beside all promises", func() error {
+			return book.Make(task("d"), need, preflight.Space{Bytes: 3 * need.HostBytes})
+		}, false},
+	}
+	for _, s := range steps {
+		err := s.do()
+		if _, refused := errors.AsType[*preflight.ShmError](err); refused != s.refused || err != nil && !refused {
+			t.Fatalf("%s: %v", s.what, err)
+		}
 	}
 }
