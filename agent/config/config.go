@@ -105,7 +105,7 @@ type Report struct {
 
 // Volumes says which host paths a task may mount.
 type Volumes struct {
-	Allow []string `koanf:"allow" doc:"Host directories below which tasks may mount paths. System directories, runtime sockets and the agent's own state are refused whatever stands here. On Docker, a task that may write to a directory above another task's volume can put a link in its place while that one starts: give tenants who do not trust each other directories of their own, or use containerd, where the volumes are checked before the program runs."`
+	Allow []string `koanf:"allow" doc:"Host directories below which tasks may mount paths. System directories, runtime sockets and the agent's own state are refused whatever stands here. A read-only volume is so with all that is mounted below it when its container is made; what is mounted there later is writable once the task is woken. On Docker, a task that may write to a directory above another task's volume can put a link in its place while that one starts: give tenants who do not trust each other directories of their own, or use containerd, where the volumes are checked before the program runs."`
 }
 
 // Log is the agent's own log, written to standard error.
