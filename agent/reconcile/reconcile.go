@@ -49,9 +49,9 @@ type Executor interface {
 }
 
 // sweeper is a runtime that keeps things of its own beside its containers, which a crash
-// can leave behind.
+// can leave behind. Sweep touches no container without these labels.
 type sweeper interface {
-	Sweep(ctx context.Context) error
+	Sweep(ctx context.Context, labels map[string]string) error
 }
 
 // Options make a Reconciler.
@@ -103,7 +103,7 @@ func (r *Reconciler) round(ctx context.Context) error {
 	}
 	// Before anything is claimed: what a crash left may be running on a card that nobody holds.
 	if s, ok := rt.(sweeper); ok {
-		if err := s.Sweep(ctx); err != nil {
+		if err := s.Sweep(ctx, taskcontainer.OwnLabels(r.opts.NodeID)); err != nil {
 			r.opts.Log.Warn("what a crash left in the container runtime could not all be removed", zap.Error(err))
 		}
 	}

@@ -145,7 +145,10 @@ type sweeping struct {
 	executor *executor
 }
 
-func (s sweeping) Sweep(context.Context) error {
+func (s sweeping) Sweep(_ context.Context, labels map[string]string) error {
+	if labels[taskcontainer.LabelNodeID] != nodeID {
+		return s.executor.note("sweep of what is not its own")
+	}
 	return errors.Join(errors.New("busy"), s.executor.note("sweep"))
 }
 

@@ -78,18 +78,18 @@ func (r *Runtime) remove(ctx context.Context, id string) error {
 }
 
 // Sweep finds and removes what crashes have left: tasks, file systems, networks and
-// directories without a container, and the tasks and networks of containers that ended
-// while nobody watched. Containers are never removed, and nothing outside
+// directories without a container, and the tasks and networks of containers with these
+// labels that ended while nobody watched. Containers are never removed, and nothing outside
 // the runtime's namespace and directories is touched. What cannot be removed is in the
 // error; the rest is done.
-func (r *Runtime) Sweep(ctx context.Context) error {
+func (r *Runtime) Sweep(ctx context.Context, labels map[string]string) error {
 	call, cancel := r.bound(ctx, writeTimeout)
 	defer cancel()
 	traces, err := r.traces(call)
 	errs := []error{err}
 	for id, hasTask := range traces {
 		if validID(id) {
-			errs = append(errs, r.sweepOne(call, id, hasTask))
+			errs = append(errs, r.sweepOne(call, id, hasTask, labels))
 		}
 	}
 	return translate(ctx, "sweep containerd", errors.Join(errs...))
@@ -136,7 +136,7 @@ func (r *Runtime) traces(ctx context.Context) (map[string]bool, error) {
 
 // sweepOne looks again under the container's lock, so that nothing is taken from under a
 // Create or Start that is at work.
-func (r *Runtime) sweepOne(ctx context.Context, id string, hasTask bool) error {
+func (r *Runtime) sweepOne(ctx context.Context, id string, hasTask bool, labels map[string]string) error {
 	release, err := r.locks.take(ctx, id)
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (r *Runtime) sweepOne(ctx context.Context, id string, hasTask bool) error {
 	if err != nil {
 		return err
 	}
-	if _, ours, err := metaOf(o.record); err != nil || !ours {
+	if meta, ours, err := metaOf(o.record); err != nil || !ours || !carries(meta.Labels, labels) {
 		return err
 	}
 	if o.task != nil && o.task.Status == tasktypes.Status_CREATED {

@@ -117,7 +117,7 @@ func TestSweepRemovesWhatACrashLeftAtAnyStep(t *testing.T) {
 					t.Fatalf("nothing was left: %q", left)
 				}
 				for range 2 {
-					if err := f.connect(t).Sweep(t.Context()); err != nil {
+					if err := f.connect(t).Sweep(t.Context(), nil); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -127,6 +127,30 @@ func TestSweepRemovesWhatACrashLeftAtAnyStep(t *testing.T) {
 			})
 		}
 	}, "system-runc", "2.4-runc")
+}
+
+func TestSweepLeavesOthersContainersAlone(t *testing.T) {
+	f := setUp(t, flavours()[0])
+	spec := f.spec("exit", "0")
+	spec.Labels = map[string]string{"node": "other"}
+	ended := f.run(t, spec)
+	f.awaitRecord(t, ended)
+	cutShort := f.cutShort(t, map[string]string{"node": "other"})
+	before := f.remains(t)
+	if err := f.Sweep(t.Context(), map[string]string{"node": "this"}); err != nil {
+		t.Fatal(err)
+	}
+	if after := f.remains(t); !slices.Equal(after, before) {
+		t.Errorf("left: %q, before: %q", after, before)
+	}
+	if err := f.Sweep(t.Context(), map[string]string{"node": "other"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{ended, cutShort} {
+		if _, err := f.client(t).TaskService().Get(t.Context(), &tasks.GetRequest{ContainerID: id}); err == nil {
+			t.Errorf("the task of %s is still there", id)
+		}
+	}
 }
 
 func (f *fixture) leaveSnapshot(t *testing.T, id string) {
@@ -158,9 +182,11 @@ func TestCreateMakesUseOfTheNameThatACrashLeftHalfMade(t *testing.T) {
 }
 
 // cutShort leaves a container whose task was made and not started.
-func (f *fixture) cutShort(t *testing.T) string {
+func (f *fixture) cutShort(t *testing.T, labels map[string]string) string {
 	t.Helper()
-	id := f.create(t, f.spec("exit", "0"))
+	spec := f.spec("exit", "0")
+	spec.Labels = labels
+	id := f.create(t, spec)
 	c := f.client(t)
 	mounts, err := c.SnapshotService("overlayfs").Mounts(t.Context(), id)
 	if err != nil {
@@ -186,11 +212,11 @@ func TestAStartThatWasCutShortIsUndoneOrDoneAgain(t *testing.T) {
 	for name, settle := range map[string]func(id string) error{
 		"start":  func(id string) error { return f.Start(t.Context(), id) },
 		"stop":   func(id string) error { return f.Stop(t.Context(), id, time.Second) },
-		"sweep":  func(string) error { return f.Sweep(t.Context()) },
+		"sweep":  func(string) error { return f.Sweep(t.Context(), nil) },
 		"remove": func(id string) error { return f.Remove(t.Context(), id) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			id := f.cutShort(t)
+			id := f.cutShort(t, nil)
 			if got := state(id); got != runtime.StateCreated {
 				t.Errorf("it is %s", got)
 			}
@@ -224,7 +250,7 @@ func TestSweepSettlesWhatEndedUnwatchedAndKeepsItsExit(t *testing.T) {
 	ended := f.run(t, spec)
 	running := f.run(t, f.spec("sleep", "10m"))
 	f.awaitRecord(t, ended)
-	if err := f.Sweep(t.Context()); err != nil {
+	if err := f.Sweep(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, trace := range f.remains(t) {

@@ -67,15 +67,19 @@ func (r *Runtime) inspect(ctx context.Context, id string) (runtime.Container, er
 
 // List returns the containers that carry all the labels.
 func (r *Runtime) List(ctx context.Context, labels map[string]string) ([]runtime.Container, error) {
-	filters := client.Filters{}
-	for key, value := range labels {
-		filters.Add("label", key+"="+value)
-	}
-	found, err := r.list(ctx, filters)
+	found, err := r.list(ctx, withLabels(labels))
 	if err != nil {
 		return nil, fmt.Errorf("list containers: %w", err)
 	}
 	return found, nil
+}
+
+func withLabels(labels map[string]string) client.Filters {
+	filters := client.Filters{}
+	for key, value := range labels {
+		filters.Add("label", key+"="+value)
+	}
+	return filters
 }
 
 func (r *Runtime) list(ctx context.Context, filters client.Filters) (found []runtime.Container, err error) {

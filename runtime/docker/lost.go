@@ -211,9 +211,9 @@ func (r *Runtime) seesProcesses() bool {
 	return err == nil && pid > 0
 }
 
-// Sweep ends what lives of runs that Docker began and does not know of, in containers made
-// by this package. All others are left alone.
-func (r *Runtime) Sweep(ctx context.Context) error {
+// Sweep ends what lives of runs that Docker began and does not know of, in containers with
+// these labels that this package made. All others are left alone.
+func (r *Runtime) Sweep(ctx context.Context, labels map[string]string) error {
 	if !r.seesProcesses() {
 		return nil
 	}
@@ -224,7 +224,7 @@ func (r *Runtime) Sweep(ctx context.Context) error {
 	if len(living) == 0 {
 		return nil
 	}
-	all, err := r.list(ctx, client.Filters{}.Add("label", runtime.LabelSpecHash))
+	all, err := r.list(ctx, withLabels(labels).Add("label", runtime.LabelSpecHash))
 	if err != nil {
 		return fmt.Errorf("sweep docker: %w", err)
 	}

@@ -266,7 +266,7 @@ func TestSweepEndsWhatRunsAndDockerDoesNotKnowOf(t *testing.T) {
 		f := newForgetful(t, neverRan)
 		f.began(t, lately)
 		ended := f.runs(t, lostID)
-		if err := f.connect(t).Sweep(t.Context()); err != nil {
+		if err := f.connect(t).Sweep(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 		<-ended
@@ -276,7 +276,7 @@ func TestSweepEndsWhatRunsAndDockerDoesNotKnowOf(t *testing.T) {
 			f := newForgetful(t, states...)
 			f.began(t, lately)
 			ended := f.runs(t, lostID)
-			if err := f.connect(t).Sweep(t.Context()); err != nil {
+			if err := f.connect(t).Sweep(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
 			select {
