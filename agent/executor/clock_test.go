@@ -117,3 +117,30 @@ func TestAnEndIsNotReportedAsEarlierThanItsStart(t *testing.T) {
 		}
 	})
 }
+
+func TestAServiceHasItsInitialDelayHoweverItsAgentAndTheClockAreSet(t *testing.T) {
+	for name, ahead := range clocksOfStarts {
+		t.Run(name, func(t *testing.T) {
+			onNode(t, func(n *node) {
+				n.daemon.SetClock(ahead)
+				n.daemon.AddImage(image, runtimefake.Program{Forever: true})
+				n.plane.add("1", image, func(task *protocol.Task) {
+					task.Network = protocol.NetworkHost // where nothing listens on the port
+					task.HealthCheck = &protocol.HealthCheck{
+						Type: protocol.HealthTCP, Port: 1, InitialDelaySeconds: 600, IntervalSeconds: 1, FailureThreshold: 1, StopWhenUnhealthy: true,
+					}
+				})
+				n.runs("1")
+				begun := time.Now()
+				for range 5 {
+					time.Sleep(time.Minute)
+					n.restart()
+				}
+				n.ends(time.Hour, "1", protocol.StatusFailed)
+				if took := time.Since(begun); took < 599*time.Second || took > 620*time.Second {
+					t.Errorf("it was ended after %v", took)
+				}
+			})
+		})
+	}
+}

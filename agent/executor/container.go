@@ -93,8 +93,8 @@ func (t *task) start(ctx context.Context, rt runtime.Runtime, lastRun time.Time)
 	if err := t.expectAgain(); err != nil {
 		return err
 	}
-	t.remember(func(r *Record) { r.Started, r.Verdict, r.Why, r.Timed = true, "", "", t.timed() })
-	t.limit = timeLimit{}
+	t.remember(func(r *Record) { r.Started, r.Verdict, r.Why, r.Begun = true, "", "", t.begins() })
+	t.sight = sight{}
 	crashpoint.Reach("start: recorded")
 	err := t.persist(ctx, "start the container", func(ctx context.Context) error {
 		c, err := rt.Inspect(ctx, t.container)

@@ -114,9 +114,9 @@ type Record struct {
 	// Run is the process of the run that was seen last; nil: none was, or it could not be told
 	// from others.
 	Run *Run `json:"run,omitempty"`
-	// Timed is when the run began whose time limit counts; nil: it has none, or the kernel
-	// does not tell.
-	Timed *Timed `json:"timed,omitempty"`
+	// Begun is when the run began; nil: nothing counts from there, or the kernel does not
+	// tell.
+	Begun *Begun `json:"begun,omitempty"`
 	// PutToSleep is when the run was started that was, or is to be, stopped to sleep; nil:
 	// none. A stopped container of that run waits to be woken, one of another has ended.
 	PutToSleep *time.Time `json:"put_to_sleep,omitempty"`

@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/heteroflow/node-agent/agent/probe"
-	"github.com/heteroflow/node-agent/agent/wallclock"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
 )
@@ -51,7 +50,7 @@ func (h *health) watch(ctx context.Context, t *task, c runtime.Container) {
 	}
 	var age time.Duration // an earlier agent may have waited for the service already
 	if !c.StartedAt.IsZero() {
-		age = max(0, wallclock.Now().Sub(c.StartedAt))
+		age = time.Since(t.began(c.StartedAt))
 	}
 	h.watcher.Go(func() { probe.Prober{Check: *check, Host: host, Age: age, Report: t.setHealth}.Run(probing) })
 }

@@ -68,7 +68,7 @@ func disbelief(ended bool, pause time.Duration) time.Duration {
 func (t *task) turn(ctx context.Context, rt runtime.Runtime, c runtime.Container) (ended bool, err error) {
 	var timeUp <-chan time.Time
 	if limit := t.supervision.Timeout; limit > 0 && !c.StartedAt.IsZero() {
-		remaining := t.timeLeft(limit, c.StartedAt)
+		remaining := limit - time.Since(t.began(c.StartedAt))
 		if remaining <= 0 && t.record.Verdict != protocol.ReasonTimeout {
 			t.log.Warn("task reached its time limit, stopping it", zap.Duration("timeout", limit))
 			t.remember(func(r *Record) { r.Verdict = protocol.ReasonTimeout })

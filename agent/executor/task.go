@@ -33,7 +33,7 @@ type task struct {
 	record      Record    // as the journal has it
 	looked      time.Time // when the run was started that was looked into last
 	absence     absence   // of the process of the run that is supervised
-	limit       timeLimit // of the run that is supervised
+	sight       sight     // of the run that is supervised
 
 	health health
 
