@@ -86,13 +86,25 @@ func create(t *testing.T, r *docker.Runtime, img string) (id string) {
 	return c.ID
 }
 
-// awaitStarts waits until Docker has noticed that its containerd is back, and starts containers.
+// awaitStarts waits until Docker has noticed that its containerd is back, and starts
+// containers. Until then the run of one may be lost that Docker has asked for where nobody is.
 func awaitStarts(t *testing.T, r *docker.Runtime, img string) {
 	t.Helper()
-	id := create(t, r, img)
-	awaitStart(t, r, id)
-	if err := r.Remove(t.Context(), id); err != nil {
-		t.Error(err)
+	again := time.NewTicker(200 * time.Millisecond)
+	defer again.Stop()
+	for deadline := time.Now().Add(time.Minute); ; <-again.C {
+		id := create(t, r, img)
+		failure := r.Start(t.Context(), id)
+		now, err := r.Inspect(t.Context(), id)
+		if err := errors.Join(err, r.Remove(t.Context(), id)); err != nil {
+			t.Fatal(err)
+		}
+		if now.State == runtime.StateRunning {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("Docker does not start a container: %v, %+v", failure, now)
+		}
 	}
 }
 

@@ -141,12 +141,12 @@ func TestAMalformedTaskFailsWithAllItsProblems(t *testing.T) {
 	bad.Status = protocol.StatusScheduled
 	bad.WorkingDir = "here"
 	bad.MemoryBytes = -1
-	bad.Volumes = []protocol.Volume{{HostPath: "relative", ContainerPath: "/x"}}
+	bad.Volumes = []protocol.Volume{{HostPath: "/data", ContainerPath: "relative"}}
 	if _, err := w.Plane.Operator.CreateTaskUnchecked(t.Context(), bad); err != nil {
 		t.Fatal(err)
 	}
 	failed := w.Reaches(bad.ID, protocol.StatusFailed)
-	for _, want := range []string{"working_dir", "memory_bytes", "volumes[0].host_path"} {
+	for _, want := range []string{"working_dir", "memory_bytes", "volumes[0].container_path"} {
 		if !strings.Contains(failed.Outcome.ErrorMessage, want) {
 			t.Errorf("%q does not name %s", failed.Outcome.ErrorMessage, want)
 		}
