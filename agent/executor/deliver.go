@@ -59,7 +59,7 @@ func (t *task) settle(ctx context.Context, r Result) (asleep bool, err error) {
 		case <-t.news: // it came while the tries were made: no reason for one more
 		default:
 		}
-		t.log.Error("result not delivered; container kept, trying again with each reconciliation", logging.Reason(r.Reason))
+		t.log.Error("result not delivered, trying again with each reconciliation; its container, if there is one, is kept", logging.Reason(r.Reason))
 		if err := t.awaitRetry(ctx, r); err != nil {
 			return false, err
 		}
