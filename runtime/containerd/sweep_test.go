@@ -3,6 +3,7 @@ package containerd_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -75,8 +76,9 @@ func (f *fixture) remains(t *testing.T) []string {
 		found = append(found, files...)
 	}
 	for _, pid := range processesOf(t, "-address", f.socket()) {
-		found = append(found, "shim "+string(rune(pid)))
+		found = append(found, fmt.Sprintf("shim %d", pid))
 	}
+	slices.Sort(found)
 	return found
 }
 
