@@ -73,7 +73,7 @@ func New(cfg Config) (*Fence, error) {
 			errs = append(errs, errors.New(`allowed directory "/" is the whole host: name the directories tasks need`))
 		}
 		for _, denied := range f.deny {
-			if within(dir, denied) {
+			if Within(dir, denied) {
 				errs = append(errs, fmt.Errorf("allowed directory %q is or lies beneath %q, which no task may touch", dir, denied))
 			}
 		}
@@ -124,11 +124,11 @@ func cleanPath(raw string) (string, error) {
 	return path.Clean(raw), nil
 }
 
-// within tells whether p is dir or lies beneath it. Both are clean.
-func within(p, dir string) bool {
+// Within tells whether p is dir or lies beneath it. Both are clean.
+func Within(p, dir string) bool {
 	return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/")
 }
 
 func withinAny(p string, dirs []string) bool {
-	return slices.ContainsFunc(dirs, func(dir string) bool { return within(p, dir) })
+	return slices.ContainsFunc(dirs, func(dir string) bool { return Within(p, dir) })
 }

@@ -23,7 +23,7 @@ func (f *Fence) open(raw string, access Access) (*os.File, Resolved, error) {
 		return nil, Resolved{}, f.outside(raw, "", "it is outside")
 	}
 	for _, rule := range f.rules(access) {
-		if how := relation(clean, rule, within); how != "" {
+		if how := relation(clean, rule, Within); how != "" {
 			return nil, Resolved{}, f.deniedBy(raw, "", rule, how)
 		}
 	}
@@ -71,7 +71,7 @@ func (f *Fence) judge(raw string, o *object, access Access) (root string, err er
 
 // judgeRule compares everything o shows with what the denied path rule really is.
 func (f *Fence) judgeRule(raw string, o *object, rule string, mounts mountTable, shown []mount) error {
-	if how := relation(o.path, rule, within); how != "" {
+	if how := relation(o.path, rule, Within); how != "" {
 		return f.deniedBy(raw, o.path, rule, how)
 	}
 	target, err := openObject(rule)
@@ -105,7 +105,7 @@ func (f *Fence) admit(raw string, o *object) (string, error) {
 		if err != nil {
 			continue // an allowed directory that is not there holds nothing
 		}
-		inside := within(o.path, root.path)
+		inside := Within(o.path, root.path)
 		if err := root.file.Close(); err != nil {
 			return "", err
 		}
@@ -127,7 +127,7 @@ func (t mountTable) shownBy(o *object) ([]mount, error) {
 	shown := []mount{m}
 	for _, id := range slices.Sorted(maps.Keys(t)) {
 		below := t[id]
-		if below.point != o.path && within(below.point, o.path) {
+		if below.point != o.path && Within(below.point, o.path) {
 			shown = append(shown, below)
 		}
 	}

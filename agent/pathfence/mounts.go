@@ -33,7 +33,7 @@ type place struct {
 	path string // from the file system's root
 }
 
-func (p place) within(dir place) bool { return p.dev == dir.dev && within(p.path, dir.path) }
+func (p place) within(dir place) bool { return p.dev == dir.dev && Within(p.path, dir.path) }
 
 // mount is a line of mountinfo.
 type mount struct {
@@ -115,7 +115,7 @@ func (r Resolved) MountsBelow() ([]string, error) {
 	}
 	var points []string
 	for id, m := range mounts {
-		if m.point == r.Path || !within(m.point, r.Path) {
+		if m.point == r.Path || !Within(m.point, r.Path) {
 			continue
 		}
 		o, err := openObject(m.point)
@@ -140,7 +140,7 @@ func (r Resolved) MountsBelow() ([]string, error) {
 // placeOf says where o lies on its file system.
 func (t mountTable) placeOf(o *object) (place, mount, error) {
 	m, ok := t[o.mount]
-	if !ok || !within(o.path, m.point) {
+	if !ok || !Within(o.path, m.point) {
 		return place{}, mount{}, fmt.Errorf("%w: %s: its mount is not in mountinfo", ErrChanged, o.path)
 	}
 	rest := strings.TrimPrefix(o.path, strings.TrimSuffix(m.point, "/"))

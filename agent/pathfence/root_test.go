@@ -78,12 +78,12 @@ func FuzzCheck(f *testing.F) {
 		h.link("/proc/self/root", "data/magic")
 		fence := h.fence()
 		if got, err := fence.Check(h.path("data")+path, Write); err == nil {
-			if !within(got.Path, h.path("data")) || within(got.Path, h.path("data/state")) || got.Path == h.path("data") {
+			if !Within(got.Path, h.path("data")) || Within(got.Path, h.path("data/state")) || got.Path == h.path("data") {
 				t.Errorf("Check(%q) passed %q", path, got.Path)
 			}
 		}
 		if root, _, err := fence.OpenRoot(h.path("data")+path, Write); err == nil {
-			if !within(root.Name(), h.path("data/a")) {
+			if !Within(root.Name(), h.path("data/a")) {
 				t.Errorf("OpenRoot(%q) opened %q", path, root.Name())
 			}
 			if err := root.Close(); err != nil {

@@ -57,7 +57,7 @@ func mounts(volumes []Volume) ([]runtime.Mount, error) {
 		for _, point := range below {
 			target := path.Join(v.Target, strings.TrimPrefix(point, v.Path))
 			hidden := func(other Volume) bool {
-				return within(other.Target, v.Target) && other.Target != v.Target && within(target, other.Target)
+				return pathfence.Within(other.Target, v.Target) && other.Target != v.Target && pathfence.Within(target, other.Target)
 			}
 			if !slices.ContainsFunc(volumes, hidden) {
 				mounts = append(mounts, runtime.Mount{Source: point, Target: target, ReadOnly: true})
@@ -66,6 +66,3 @@ func mounts(volumes []Volume) ([]runtime.Mount, error) {
 	}
 	return mounts, nil
 }
-
-// within tells whether p is dir or lies below it. Both are clean, and none is the root.
-func within(p, dir string) bool { return strings.HasPrefix(p+"/", dir+"/") }
