@@ -80,8 +80,10 @@ TEST := PATH=$(TOOLS):$$PATH HFTEST_REQUIRE_DOCKER=1 HFTEST_REQUIRE_CONTAINERD=1
 .PHONY: test
 test: deps nvidia daemons ## run all tests, with the race detector, against the real daemons (as root)
 	go -C test/cdischema test $(TEST_FLAGS) ./...
-	$(TEST) $(TEST_FLAGS) $$(go list ./... | grep -v '/test/faults$$')
-	$(TEST) $(TEST_FLAGS) ./test/faults
+	@failed=0; \
+	$(TEST) $(TEST_FLAGS) $$(go list ./... | grep -v '/test/faults$$') || failed=1; \
+	$(TEST) $(TEST_FLAGS) ./test/faults || failed=1; \
+	exit $$failed
 
 # SOAK is a Go duration; SEED, where it is set, draws the schedules of an earlier soak again.
 SOAK        ?= 1h
