@@ -248,7 +248,7 @@ func TestAStartThatWasCutShortIsUndoneOrDoneAgain(t *testing.T) {
 func TestSweepSettlesWhatEndedUnwatchedAndKeepsItsExit(t *testing.T) {
 	f := setUp(t, flavours()[0])
 	spec := f.spec("exit", "9")
-	spec.Network = runtime.Network{Mode: runtime.NetworkBridge, Ports: []runtime.Port{{Container: 80, Host: 38077, Protocol: "tcp"}}}
+	spec.Network = runtime.Network{Mode: runtime.NetworkBridge, Ports: []runtime.Port{{Container: 80, Host: 28077, Protocol: "tcp"}}}
 	ended := f.run(t, spec)
 	running := f.run(t, f.spec("sleep", "10m"))
 	f.awaitRecord(t, ended)
