@@ -55,6 +55,7 @@ func modes() []mode {
 		{"print-devices", "", "print every device node under /dev, the mounts and the environment", printDevices},
 		{"print-self", "[--writable PATH]...", "print identity, limits, shm, namespaces and interfaces", printSelf},
 		{"sleep", "D", "sleep for the Go duration D; SIGTERM ends it with 143", sleep},
+		{"await", "PATH", "wait until there is a file at PATH; SIGTERM ends it with 143", await},
 		{"forkbomb", "--max N", "fork until N children live or the kernel refuses, then end them all", forkBomb},
 		{"note", "FILE MODE [ARGUMENT...]", "append a line to FILE when MODE starts, and another when it ends", note},
 		{"touch", "PATH...", "create each file, or set its time to now", touch},

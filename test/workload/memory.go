@@ -19,6 +19,7 @@ func eatMemory(ctx context.Context, s streams, args []string) (int, error) {
 	rate := flags.Int("rate", 0, "`MiB` a second (0: as fast as it goes)")
 	child := flags.Bool("child", false, "let a child take the memory and outlive it")
 	status := flags.Int("exit", exitOK, "with --child: exit `status` once the child was killed")
+	cause := flags.String("if", "", "take memory only if there is a file at `PATH`, else hold none")
 	if err := parse(flags, args, 0, 0); err != nil {
 		return exitUsage, err
 	}
@@ -28,13 +29,21 @@ func eatMemory(ctx context.Context, s streams, args []string) (int, error) {
 	if *child {
 		return outliveEater(ctx, s, *size, *rate, *status)
 	}
-	held := take(ctx, s.out, *size, *rate)
+	var held [][]byte
+	if *cause == "" || exists(*cause) {
+		held = take(ctx, s.out, *size, *rate)
+	}
 	if ctx.Err() == nil {
 		fmt.Fprintf(s.out, "holding %d MiB in process %d\n", len(held), os.Getpid())
 		<-ctx.Done()
 	}
 	runtime.KeepAlive(held)
 	return exitTerminated, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // take allocates chunks of 1 MiB and writes to each of their pages, so that the

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -202,6 +203,26 @@ func TestTouchCreatesFiles(t *testing.T) {
 	}
 	if matches, err := filepath.Glob(path); err != nil || len(matches) != 1 {
 		t.Errorf("created %q, %v", matches, err)
+	}
+}
+
+func TestAwaitEndsWithItsFileOrASignal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if code := run(stopped, streams{io.Discard, io.Discard}, []string{"await", path}); code != exitTerminated {
+		t.Errorf("stopped without a file: status %d", code)
+	}
+	ended := make(chan int)
+	go func() { ended <- run(t.Context(), streams{io.Discard, io.Discard}, []string{"await", path}) }()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Error(err)
+	}
+	if code := <-ended; code != 0 {
+		t.Errorf("with a file: status %d", code)
+	}
+	if code, _, errs := call(t, "await", filepath.Join(path, "below")); code != exitError || errs == "" {
+		t.Errorf("where no file can be: status %d, stderr %q", code, errs)
 	}
 }
 

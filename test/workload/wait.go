@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"syscall"
@@ -23,6 +25,29 @@ func sleep(ctx context.Context, s streams, args []string) (int, error) {
 		return exitTerminated, nil
 	case <-time.After(d):
 		return exitOK, nil
+	}
+}
+
+// await lets a test on the host say when the program ends.
+func await(ctx context.Context, s streams, args []string) (int, error) {
+	flags := newFlags("await", s)
+	if err := parse(flags, args, 1, 1); err != nil {
+		return exitUsage, err
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		switch _, err := os.Stat(flags.Arg(0)); {
+		case err == nil:
+			return exitOK, nil
+		case !errors.Is(err, fs.ErrNotExist):
+			return exitError, fmt.Errorf("await: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return exitTerminated, nil
+		case <-tick.C:
+		}
 	}
 }
 
