@@ -132,12 +132,20 @@ func (s *suite) testMemory(t *testing.T) {
 		}
 	})
 	t.Run("a lack of memory is forgotten by the next run", func(t *testing.T) {
-		// The limit is for one run to exceed and the next, killed early, not to.
-		spec := s.spec("eat-memory", "--rate", "64")
+		// The file makes one run exceed the limit; without it the next does not.
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "hungry"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		spec := s.spec("eat-memory", "--if", "/v/hungry")
+		spec.Mounts = []runtime.Mount{{Source: dir, Target: "/v"}}
 		spec.Resources.MemoryBytes = memoryLimit
 		c, exit := s.finish(t, spec)
 		if !exit.OOMKilled {
 			t.Fatal("memory is not blamed for the first run")
+		}
+		if err := os.Remove(filepath.Join(dir, "hungry")); err != nil {
+			t.Fatal(err)
 		}
 		if err := s.rt.Start(t.Context(), c.ID); err != nil {
 			t.Fatal(err)

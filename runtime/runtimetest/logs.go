@@ -76,7 +76,7 @@ func (s *suite) logBytes(t *testing.T) {
 
 func (s *suite) logStreams(t *testing.T) {
 	// It tells on stdout that it starts, a step later on stderr that it cannot save.
-	c, exit := s.finish(t, s.spec("train", "--steps", "1", "--step-time", "300ms", "--checkpoint-dir", "/proc/none"))
+	c, exit := s.finish(t, s.spec("train", "--steps", "1", "--step-time", "2s", "--checkpoint-dir", "/proc/none"))
 	if exit.Code == nil || *exit.Code == 0 {
 		t.Errorf("exit %+v, want an error", exit)
 	}

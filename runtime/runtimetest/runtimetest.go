@@ -42,7 +42,7 @@ const (
 
 	// patience bounds everything that has no bound in the interface. On two busy
 	// cores a container takes seconds.
-	patience = 40 * time.Second
+	patience = 2 * time.Minute
 )
 
 // Run runs the suite.
