@@ -35,7 +35,7 @@ const (
 
 // pingTimeout is long enough for a daemon on a loaded machine, and short enough
 // for a package whose every test asks a daemon that hangs.
-const pingTimeout = 5 * time.Second
+const pingTimeout = 20 * time.Second
 
 // RequireDocker returns the host of a Docker daemon that answers, as
 // "unix:///path", or skips the test and says why.
