@@ -26,10 +26,10 @@ func TestATaskGetsItsCardAndASecondOneIsRefused(t *testing.T) {
 		first.Devices = card
 		w.Submit(first)
 		w.Prints(first.ID, "step 2")
-		specs, err := filepath.Glob(filepath.Join(w.Agent.Dir, "cdi", "heteroflow-*.json"))
-		if err != nil || len(specs) != 1 {
-			t.Errorf("CDI specs: %v, %v", specs, err)
-		}
+		w.Eventually("there is a CDI spec", func() bool {
+			specs, err := filepath.Glob(filepath.Join(w.Agent.Dir, "cdi", "heteroflow-*.json"))
+			return err == nil && len(specs) == 1
+		})
 
 		second := w.Task(w.Agent.NodeID+"-second", "exit", "0")
 		second.Devices = card

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"io/fs"
@@ -88,6 +89,7 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 	id := w.Agent.NodeID
 	w.Submit(w.Task(id+"-ok", "exit", "0"))
 	w.Reaches(id+"-ok", protocol.StatusCompleted)
+	w.Gone(id + "-ok")
 	// Errors with the key in reach: refused calls, broken answers, a denied pull.
 	w.Plane.Faults.Add(faults.Fault{Kind: faults.HTMLPage, Status: 502, Count: 2, Match: fromAgent})
 	w.Plane.Faults.Add(faults.Fault{Kind: faults.Reset, Count: 2, Match: fromAgent})
@@ -246,11 +248,11 @@ func TestAnUndeliveredResultKeepsItsContainerAndSurvivesARestart(t *testing.T) {
 	w := newWorld(t, devserver.Features{}, "report.attempts=2", "report.budget=1s")
 	w.Start()
 	id := w.Agent.NodeID
-	w.Submit(w.Task(id, "exit", "--message", "kept for later", "7"))
 	down := w.Plane.Faults.Add(faults.Fault{
 		Kind: faults.Status, Status: http.StatusServiceUnavailable, Method: http.MethodPut,
 		Skip: 1, // the claim passes
 	})
+	w.Submit(w.Task(id, "exit", "--message", "kept for later", "7"))
 	w.Eventually("the result is owed", func() bool { return strings.Contains(w.Agent.Log(), "result not delivered") })
 	if c := w.Container(id); c.State.Alive() {
 		t.Fatalf("%+v", c)
@@ -269,13 +271,13 @@ func TestAnUndeliveredResultKeepsItsContainerAndSurvivesARestart(t *testing.T) {
 	w.Gone(id)
 }
 
-// switchboard is a unix socket that leads to the daemon's once it is opened.
-func switchboard(t *testing.T, socket, target string) (open func()) {
-	t.Helper()
+// switchboard is a unix socket that leads the world's agent to its daemon once it is opened.
+func switchboard(w *cluster.World, socket string) (open func()) {
 	return func() {
-		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
+		w.T.Helper()
+		listener, err := (&net.ListenConfig{}).Listen(w.T.Context(), "unix", socket)
 		if err != nil {
-			t.Fatal(err)
+			w.T.Fatal(err)
 		}
 		var calls sync.WaitGroup
 		calls.Go(func() {
@@ -284,16 +286,20 @@ func switchboard(t *testing.T, socket, target string) (open func()) {
 				if err != nil {
 					return
 				}
-				calls.Go(func() { connect(t, conn, target) })
+				calls.Go(func() { connect(w.T.Context(), conn, w.Runtime.Socket) })
 			}
 		})
-		t.Cleanup(func() { listener.Close(); calls.Wait() })
+		w.T.Cleanup(func() {
+			w.Agent.Kill() // the calls are its
+			listener.Close()
+			calls.Wait()
+		})
 	}
 }
 
-func connect(t *testing.T, conn net.Conn, target string) {
+func connect(ctx context.Context, conn net.Conn, target string) {
 	defer conn.Close()
-	to, err := (&net.Dialer{}).DialContext(t.Context(), "unix", target)
+	to, err := (&net.Dialer{}).DialContext(ctx, "unix", target)
 	if err != nil {
 		return
 	}
@@ -305,7 +311,7 @@ func connect(t *testing.T, conn net.Conn, target string) {
 func TestARuntimeThatIsAbsentAtStartIsPickedUpWhenItAppears(t *testing.T) {
 	w := newWorld(t, devserver.Features{})
 	socket := filepath.Join(w.Agent.Dir, "docker.sock")
-	open := switchboard(t, socket, w.Runtime.Socket)
+	open := switchboard(w, socket)
 	w.Agent.Set = append(w.Agent.Set, "runtime.docker_host=unix://"+socket)
 	w.Start()
 	w.Submit(w.Task(w.Agent.NodeID, "exit", "0"))
@@ -323,7 +329,6 @@ func TestARuntimeThatIsAbsentAtStartIsPickedUpWhenItAppears(t *testing.T) {
 	})
 	w.Reaches(w.Agent.NodeID, protocol.StatusCompleted)
 	w.Gone(w.Agent.NodeID)
-	w.Agent.Kill()
 }
 
 func TestTheBinaryIsStaticAndSaysWhatItIs(t *testing.T) {
@@ -382,7 +387,10 @@ func TestStatusSaysHowTheAgentIs(t *testing.T) {
 func TestTheFirstHeartbeatRegistersANodeThatCanBeRead(t *testing.T) {
 	w := newWorld(t, devserver.Features{})
 	w.Start()
-	hb := w.Beats("host metrics", func(hb protocol.Heartbeat) bool { return hb.CPUUsagePercent != nil && hb.DockerAvailable })
+	// Its address is that of the heartbeat before.
+	hb := w.Beats("host metrics", func(hb protocol.Heartbeat) bool {
+		return hb.Sequence > 1 && hb.CPUUsagePercent != nil && hb.DockerAvailable
+	})
 	if hb.Hostname == "" || hb.BootID == "" || hb.InstanceID == "" || hb.MemoryTotalBytes == nil || len(hb.Disks) == 0 || hb.InternalIP != "127.0.0.1" || hb.AgentVersion != "dev" {
 		data, _ := json.Marshal(hb)
 		t.Errorf("%s", data)

@@ -25,8 +25,8 @@ func TestADrainedNodeFinishesWhatItHasAndTakesNothingNew(t *testing.T) {
 	}
 	hb := w.Beats("the node draining", isDrained)
 	w.Eventually("status says so, too", func() bool {
-		out := command(w, 0, "status")
-		return strings.Contains(out, "(draining)") && strings.Contains(out, "by operator "+hb.DrainedBy[0].User)
+		out, code := run(t, "status", "--set", "state_dir="+w.Agent.StateDir())
+		return code == 0 && strings.Contains(out, "(draining)") && strings.Contains(out, "by operator "+hb.DrainedBy[0].User)
 	})
 
 	w.Agent.Kill()

@@ -90,6 +90,8 @@ func serviceLife(t *testing.T, on runtime.Name) {
 	if c := w.Container(service.ID); c.ID != first.ID || c.State.Alive() {
 		t.Fatalf("asleep: %+v", c)
 	}
+	// Else the next one could be of before the sleep, and the program not there yet to be stopped.
+	w.Beats("no health", func(hb protocol.Heartbeat) bool { return len(hb.TaskHealth) == 0 })
 	w.Act(service.ID, operator.ActionWake)
 	w.Reaches(service.ID, protocol.StatusRunning)
 	w.Beats("the service healthy again", healthy)
