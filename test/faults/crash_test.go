@@ -53,7 +53,7 @@ var stories = map[string]story{
 		status: protocol.StatusFailed, reason: protocol.ReasonStartFailed, code: -1,
 	},
 	"that takes too long": {
-		args: []string{"sleep", "1h"}, task: func(t *protocol.Task) { t.TimeoutSeconds = 1 },
+		args: []string{"sleep", "1h"}, task: func(t *protocol.Task) { t.TimeoutSeconds = 3 }, // in which it notes its start
 		status: protocol.StatusFailed, reason: protocol.ReasonTimeout, code: 124, starts: 1,
 	},
 	"that is stopped": {

@@ -38,13 +38,15 @@ func noRuntime(hb protocol.Heartbeat) bool {
 
 // A daemonTrouble befalls both daemons. It lasts until every agent has met it.
 type daemonTrouble struct {
+	deadly     bool // to the daemons
 	begin, end func(e *engine.Engines, t *testing.T) error
 	met        func(n *node)
 }
 
 var (
 	dies = daemonTrouble{
-		begin: func(e *engine.Engines, _ *testing.T) error { return errors.Join(e.Docker.Kill(), e.Containerd.Kill()) },
+		deadly: true,
+		begin:  func(e *engine.Engines, _ *testing.T) error { return errors.Join(e.Docker.Kill(), e.Containerd.Kill()) },
 		end: func(e *engine.Engines, t *testing.T) error {
 			return errors.Join(e.Containerd.Start(t.Context()), e.Docker.Start(t.Context()))
 		},

@@ -8,10 +8,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/heteroflow/node-agent/devserver/operator"
 	"github.com/heteroflow/node-agent/protocol"
 	"github.com/heteroflow/node-agent/runtime"
+	"github.com/heteroflow/node-agent/test/cluster"
 )
 
 // A diskTrouble makes it impossible to write to the file system at a directory.
@@ -42,10 +44,21 @@ var diskTroubles = map[string]diskTrouble{
 		during: protocol.ReasonStartFailed,
 	},
 	"a read-only disk": {
-		begin:  func(dir string) error { return syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "") },
+		begin:  makeReadOnly,
 		end:    func(dir string) error { return syscall.Mount("", dir, "", syscall.MS_REMOUNT, "") },
 		during: protocol.ReasonExited, // once there is none
 	},
+}
+
+// makeReadOnly does what the kernel refuses while somebody is writing there.
+func makeReadOnly(dir string) error {
+	for deadline := time.Now().Add(cluster.Patience); ; {
+		err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "")
+		if !errors.Is(err, syscall.EBUSY) || time.Now().After(deadline) {
+			return err
+		}
+		<-time.After(time.Millisecond)
+	}
 }
 
 // ownDisk gives the agent's state a small file system of its own.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -40,7 +41,7 @@ var stages = map[string]struct {
 }{
 	"a claim":  {brief, false, func(*node, string, protocol.TaskStatus) bool { return true }},
 	"a run":    {brief, false, func(n *node, id string, _ protocol.TaskStatus) bool { return n.starts(id) == 1 }},
-	"a report": {brief, true, func(n *node, id string, _ protocol.TaskStatus) bool { return n.starts(id) == 1 }},
+	"a report": {awaited, true, func(n *node, id string, _ protocol.TaskStatus) bool { return n.starts(id) == 1 }},
 	"a sleep": {stories["that sleeps and wakes and is stopped"], true, func(n *node, id string, status protocol.TaskStatus) bool {
 		return status == protocol.StatusRunning && n.starts(id) == 1
 	}},
@@ -49,8 +50,12 @@ var stages = map[string]struct {
 	}},
 }
 
-// brief lasts until the trouble has begun.
-var brief = story{args: []string{"sleep", "1s"}, status: protocol.StatusCompleted, reason: protocol.ReasonExited, starts: 1}
+// Of two tasks the one ends some time after its start, the other not before the trouble has
+// begun: its end is to be reported then.
+var (
+	brief   = story{args: []string{"sleep", "1s"}, status: protocol.StatusCompleted, reason: protocol.ReasonExited, starts: 1}
+	awaited = story{args: []string{"await", "/notes/end"}, status: protocol.StatusCompleted, reason: protocol.ReasonExited, starts: 1}
+)
 
 func TestATaskSurvivesAControlPlaneInTroubleAtAnyStage(t *testing.T) {
 	type trial struct{ stage, trouble string }
@@ -86,6 +91,9 @@ func TestATaskSurvivesAControlPlaneInTroubleAtAnyStage(t *testing.T) {
 				id = s.begin(n)
 				s.goOn(n, id, "the trouble begins", func(status protocol.TaskStatus) bool { return stage.begun(n, id, status) })
 				active = n.Plane.Faults.Add(trouble)
+			}
+			if err := os.WriteFile(n.notes("end"), nil, 0o600); err != nil {
+				t.Fatal(err)
 			}
 			s.goOn(n, id, "the trouble lasts", func(protocol.TaskStatus) bool { return active.Hits() >= enough })
 			n.Plane.Faults.Release() // those that hang, too

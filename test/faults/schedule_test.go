@@ -85,10 +85,7 @@ var acts = map[string]struct {
 	"cancel":       {3, func(d *drama, a act) { d.tries(d.ids[a.task], operator.ActionCancel) }},
 	"time passes":  {14, func(d *drama, a act) { d.pass(time.Duration(a.times) * 50 * time.Millisecond) }},
 	"daemons hang": {2, func(d *drama, a act) { d.disturb(hangs, time.Duration(a.times)*100*time.Millisecond) }},
-	"daemons die": {1, func(d *drama, a act) {
-		d.disturb(dies, time.Duration(a.times)*50*time.Millisecond)
-		d.daemons.deaths.Add(1)
-	}},
+	"daemons die":  {1, func(d *drama, a act) { d.disturb(dies, time.Duration(a.times)*50*time.Millisecond) }},
 }
 
 func draw(r *rand.Rand) []act {
@@ -135,6 +132,9 @@ func (d *drama) disturb(trouble daemonTrouble, lasts time.Duration) {
 	d.T.Helper()
 	d.daemons.trouble.Lock()
 	defer d.daemons.trouble.Unlock()
+	if trouble.deadly {
+		d.daemons.deaths.Add(1) // before an agent can tell what was lost
+	}
 	if err := trouble.begin(d.daemons.Engines, d.T); err != nil {
 		d.T.Fatal(err)
 	}
