@@ -63,17 +63,31 @@ func fails(err error) func(context.Context, runtime.PullRequest) error {
 	return func(context.Context, runtime.PullRequest) error { return err }
 }
 
-// takes moves one byte a second for d.
+// takes moves one GiB a second for d, late in each second: never at the very moment at
+// which a time limit ends, when either may come first.
 func takes(d time.Duration) func(context.Context, runtime.PullRequest) error {
 	return func(ctx context.Context, req runtime.PullRequest) error {
-		for i := range int64(d / time.Second) {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(time.Second):
-				req.Progress(runtime.PullProgress{BytesDone: i << 30, BytesTotal: int64(d/time.Second) << 30})
+		const late = 750 * time.Millisecond
+		total := int64(d / time.Second)
+		for i := range total {
+			if err := pass(ctx, late); err != nil {
+				return err
+			}
+			req.Progress(runtime.PullProgress{BytesDone: i << 30, BytesTotal: total << 30})
+			if err := pass(ctx, time.Second-late); err != nil {
+				return err
 			}
 		}
+		return nil
+	}
+}
+
+// pass lets time pass, while ctx lasts.
+func pass(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
 		return nil
 	}
 }
