@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/runtime/docker"
@@ -103,27 +102,31 @@ func remove(t *testing.T, r *docker.Runtime, id string) {
 }
 
 // killShim kills the process that knows how a container ends, and the container with it,
-// and waits until nothing of it lives.
+// and waits until nothing of it lives and containerd has cleared up after it.
 func killShim(t *testing.T, e *engine.Engines, id string) {
 	t.Helper()
-	shims, err := e.Shims()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for pid, line := range shims {
-		if strings.Contains(line, id) {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
+	shims := func() (pids []int) {
+		all, err := e.Shims()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for pid, line := range all {
+			if strings.Contains(line, id) {
+				pids = append(pids, pid)
 			}
 		}
+		return pids
 	}
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
-	for limit := time.After(time.Minute); len(processesOf(t, id)) > 0; {
-		select {
-		case <-look.C:
-		case <-limit:
-			t.Fatalf("after a minute there are still processes %d", processesOf(t, id))
+	for _, pid := range shims() {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
 		}
 	}
+	await(t, func() error {
+		// The program that clears up is the shim's own.
+		if left := append(processesOf(t, id), shims()...); len(left) > 0 {
+			return fmt.Errorf("there are still processes %d", left)
+		}
+		return nil
+	})
 }

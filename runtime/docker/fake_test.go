@@ -171,18 +171,14 @@ func TestADaemonThatNeverAnswersIsUnavailableInTime(t *testing.T) {
 	short := 100 * time.Millisecond
 	r := connect(t, docker.Options{Host: p.host, Timeouts: docker.Timeouts{Probe: short, Query: short, Logs: short, Remove: short}})
 	id := strings.Repeat("0", 64)
-	began := time.Now()
 	_, probe := r.Probe(t.Context())
 	_, list := r.List(t.Context(), nil)
 	_, images := r.Images(t.Context())
 	_, logs := r.Logs(t.Context(), id, runtime.LogOptions{TailBytes: 1})
 	for name, err := range map[string]error{"probe": probe, "list": list, "images": images, "logs": logs, "remove": r.Remove(t.Context(), id)} {
-		if !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "no answer from docker at "+p.host) {
+		if !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "no answer from docker at "+p.host+" within 100ms") {
 			t.Errorf("%s: got %v", name, err)
 		}
-	}
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("it took %v", took)
 	}
 }
 

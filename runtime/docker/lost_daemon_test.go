@@ -32,7 +32,6 @@ func TestARunThatIsLostWithADaemonIsEndedAndNothingOfItIsLeft(t *testing.T) {
 	for name, victim := range map[string]*engine.Process{"Docker": e.Docker, "containerd": e.Containerd} {
 		t.Run(name, func(t *testing.T) {
 			id := lose(t, victim, r, img)
-			awaitStarts(t, r, img)
 			if id == "" {
 				t.Skip("the daemon was quicker than its end each time")
 			}
@@ -60,6 +59,7 @@ func lose(t *testing.T, victim *engine.Process, r *docker.Runtime, img string) (
 	for range 5 {
 		id := create(t, r, img)
 		killedWithinStart(t, victim, r, id)
+		awaitStarts(t, r, img)
 		now, err := r.Inspect(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
@@ -67,9 +67,7 @@ func lose(t *testing.T, victim *engine.Process, r *docker.Runtime, img string) (
 		if now.State != runtime.StateRunning && now.StartError == "" {
 			return id
 		}
-		if err := r.Remove(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		awaitRemoval(t, r, id)
 	}
 	return ""
 }
@@ -86,39 +84,58 @@ func create(t *testing.T, r *docker.Runtime, img string) (id string) {
 	return c.ID
 }
 
-// awaitStarts waits until Docker has noticed that its containerd is back, and starts
-// containers. Until then the run of one may be lost that Docker has asked for where nobody is.
-func awaitStarts(t *testing.T, r *docker.Runtime, img string) {
+// await tries until there is no error.
+func await(t *testing.T, try func() error) {
 	t.Helper()
 	again := time.NewTicker(200 * time.Millisecond)
 	defer again.Stop()
 	for deadline := time.Now().Add(time.Minute); ; <-again.C {
-		id := create(t, r, img)
-		failure := r.Start(t.Context(), id)
-		now, err := r.Inspect(t.Context(), id)
-		if err := errors.Join(err, r.Remove(t.Context(), id)); err != nil {
-			t.Fatal(err)
-		}
-		if now.State == runtime.StateRunning {
+		err := try()
+		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("Docker does not start a container: %v, %+v", failure, now)
+			t.Fatal(err)
 		}
 	}
+}
+
+// awaitStarts waits until Docker has noticed that its containerd is back, and starts
+// containers. Until then the run of one may be lost that Docker has asked for where nobody is.
+func awaitStarts(t *testing.T, r *docker.Runtime, img string) {
+	t.Helper()
+	await(t, func() error {
+		id := create(t, r, img)
+		defer awaitRemoval(t, r, id)
+		failure := r.Start(t.Context(), id)
+		now, err := r.Inspect(t.Context(), id)
+		if err == nil && now.State != runtime.StateRunning {
+			err = errors.Join(failure, fmt.Errorf("Docker does not start a container: got %+v", now))
+		}
+		return err
+	})
+}
+
+// awaitRemoval removes the container, of which Docker may have missed the end: it listens to
+// what containerd tells again only some time after it has noticed that it is back.
+func awaitRemoval(t *testing.T, r *docker.Runtime, id string) {
+	t.Helper()
+	await(t, func() error { return r.Remove(t.Context(), id) })
 }
 
 // awaitStart starts the container, as often as the daemon is away.
 func awaitStart(t *testing.T, r *docker.Runtime, id string) {
 	t.Helper()
-	again := time.NewTicker(200 * time.Millisecond)
-	defer again.Stop()
-	err := r.Start(t.Context(), id)
-	for deadline := time.Now().Add(time.Minute); errors.Is(err, runtime.ErrUnavailable) && time.Now().Before(deadline); err = r.Start(t.Context(), id) {
-		<-again.C
-	}
-	if now, inspectErr := r.Inspect(t.Context(), id); err != nil || inspectErr != nil || now.State != runtime.StateRunning {
-		t.Errorf("got %+v, %v, %v", now, err, inspectErr)
+	var refused error
+	await(t, func() error {
+		err := r.Start(t.Context(), id)
+		if !errors.Is(err, runtime.ErrUnavailable) {
+			refused, err = err, nil
+		}
+		return err
+	})
+	if now, err := r.Inspect(t.Context(), id); refused != nil || err != nil || now.State != runtime.StateRunning {
+		t.Errorf("got %+v, %v, %v", now, refused, err)
 	}
 }
 
@@ -159,7 +176,7 @@ func TestAContainerdThatIsAwayFailsNoStart(t *testing.T) {
 	for noticed := false; !noticed; {
 		probe := create(t, r, img)
 		noticed = r.Start(t.Context(), probe) != nil
-		if err := r.Remove(t.Context(), probe); err != nil {
+		if err := r.Remove(t.Context(), probe); err != nil { // it never ran
 			t.Fatal(err)
 		}
 	}
@@ -178,9 +195,7 @@ func TestAContainerdThatIsAwayFailsNoStart(t *testing.T) {
 	if _, err := r.Probe(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := r.Remove(t.Context(), id); err != nil {
-		t.Error(err)
-	}
+	awaitRemoval(t, r, id)
 }
 
 func processesOf(t *testing.T, id string) []int {

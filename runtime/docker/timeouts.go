@@ -56,7 +56,8 @@ func (t Timeouts) withDefaults() Timeouts {
 
 // retryDelays are the pauses between tries where the daemon is still busy with another
 // call on the same container or a process still uses its file system: together about
-// three seconds.
+// six seconds, in which a create of another's, or a removal, is over on a busy disk too.
 var retryDelays = []time.Duration{
 	100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond, 1600 * time.Millisecond,
+	3200 * time.Millisecond,
 }
