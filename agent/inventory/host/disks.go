@@ -48,10 +48,7 @@ func (d *disks) read(ctx context.Context, dirs []string) []protocol.Disk {
 	var rows []protocol.Disk
 	seen := make(map[uint64]bool)
 	for _, l := range looks {
-		if !l.wait(ctx) {
-			return rows
-		}
-		if l.ok && !seen[l.device] {
+		if l.wait(ctx) && l.ok && !seen[l.device] {
 			seen[l.device] = true
 			rows = append(rows, l.disk)
 		}
@@ -92,11 +89,16 @@ func (d *disks) look(dir string) *look {
 	return l
 }
 
+// wait tells whether the look is over, when it is or ctx ends.
 func (l *look) wait(ctx context.Context) bool {
 	select {
 	case <-l.done:
-		return true
 	case <-ctx.Done():
+	}
+	select {
+	case <-l.done:
+		return true
+	default:
 		return false
 	}
 }
