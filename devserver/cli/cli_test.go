@@ -1,12 +1,13 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
@@ -63,10 +64,42 @@ func TestServeStopsWithItsContextAndRefusesAWeakKeyInProduction(t *testing.T) {
 		t.Errorf("with a weak key: exit status %d", status)
 	}
 	t.Setenv(envSystemKey, "a-good-long-system-key")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if status := Run(ctx, args); status != 0 {
-		t.Errorf("exit status %d", status)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	onceLogged(t, "control plane listens", stop, func() {
+		if status := Run(ctx, args); status != 0 {
+			t.Errorf("exit status %d", status)
+		}
+	})
+}
+
+// onceLogged has happen called when a line with these words comes out on standard error
+// while do runs.
+func onceLogged(t *testing.T, words string, happen, do func()) {
+	t.Helper()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for lines := bufio.NewScanner(read); lines.Scan(); {
+			t.Log(lines.Text())
+			if strings.Contains(lines.Text(), words) {
+				happen()
+			}
+		}
+	})
+	stderr := os.Stderr
+	os.Stderr = write
+	do()
+	os.Stderr = stderr
+	if err := write.Close(); err != nil {
+		t.Error(err)
+	}
+	reading.Wait()
+	if err := read.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
