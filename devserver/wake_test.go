@@ -33,14 +33,14 @@ func (p *plane) held(node, cursor string) <-chan protocol.WakeReply {
 
 func (p *plane) until(what string, ok func() bool) {
 	p.t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			p.t.Fatalf("waited 10 s: %s", what)
+			p.t.Fatalf("waited a minute: %s", what)
 		}
 	}
 }
@@ -50,8 +50,8 @@ func receive[T any](t *testing.T, from <-chan T) T {
 	select {
 	case v := <-from:
 		return v
-	case <-time.After(10 * time.Second):
-		t.Fatal("no answer within 10 s")
+	case <-time.After(time.Minute):
+		t.Fatal("no answer within a minute")
 		panic("unreachable")
 	}
 }

@@ -36,7 +36,7 @@ func connect(t *testing.T, handler http.HandlerFunc) *client.Client {
 
 func newClient(t *testing.T, url string, key func() (config.Secret, error), log *zap.Logger) *client.Client {
 	t.Helper()
-	c, err := client.New(client.Options{BaseURL: url, NodeID: "n1", ReadKey: key, Timeout: 5 * time.Second, Version: "v1", Commit: "abc", Log: log})
+	c, err := client.New(client.Options{BaseURL: url, NodeID: "n1", ReadKey: key, Timeout: time.Minute, Version: "v1", Commit: "abc", Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestTheKeyGoesToTheServerAndNowhereElse(t *testing.T) {
 		}
 		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
 	})
-	if _, err := c.Heartbeat(t.Context(), protocol.Heartbeat{}, false, time.Second); !errors.Is(err, client.ErrRetryable) {
+	if _, err := c.Heartbeat(t.Context(), protocol.Heartbeat{}, false, time.Minute); !errors.Is(err, client.ErrRetryable) {
 		t.Fatalf("got %v", err)
 	}
 	if elsewhere.Load() != 0 {
@@ -202,7 +202,7 @@ func TestAHeartbeatIsCompressedWhenAskedFor(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, `{}`)
 	})
-	if _, err := c.Heartbeat(t.Context(), protocol.Heartbeat{Sequence: 5}, true, time.Second); err != nil {
+	if _, err := c.Heartbeat(t.Context(), protocol.Heartbeat{Sequence: 5}, true, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if !c.LocalAddr().IsLoopback() {
@@ -243,7 +243,7 @@ func TestRetryAfterIsReadAsSecondsOrDateAndCapped(t *testing.T) {
 		"an hour":          {"3600", time.Minute, time.Minute},
 		"a negative":       {"-5", 0, 0},
 		"nonsense":         {"soon", 0, 0},
-		"a date":           {time.Now().Add(30 * time.Second).UTC().Format(http.TimeFormat), 25 * time.Second, 30 * time.Second},
+		"a date":           {time.Now().Add(50 * time.Second).UTC().Format(http.TimeFormat), 20 * time.Second, 50 * time.Second},
 		"a date long gone": {"Mon, 01 Jan 2001 00:00:00 GMT", 0, 0},
 	}
 	for name, tc := range cases {
