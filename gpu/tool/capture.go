@@ -49,15 +49,20 @@ func (c *capture) read() {
 	}
 }
 
-// finish gives the reader a last moment and ends it: a grandchild may hold the
-// pipe open for ever.
-func (c *capture) finish(grace time.Duration) {
+// settle gives the reader a last moment, when the child has ended: a grandchild
+// may hold the pipe open for ever.
+func (c *capture) settle(grace time.Duration) {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
 	case <-c.done:
 	case <-timer.C:
 	}
+}
+
+// finish gives the reader a last moment and ends it.
+func (c *capture) finish(grace time.Duration) {
+	c.settle(grace)
 	_ = c.r.SetReadDeadline(time.Now()) // a pipe made by os.Pipe has deadlines
 	<-c.done
 	_ = c.r.Close()

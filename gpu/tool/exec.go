@@ -18,7 +18,7 @@ const (
 	killGrace = 2 * time.Second
 	// drainGrace is how long the rest of the output may take once the tool has
 	// ended; its children are killed then, but one may be stuck and hold the pipe.
-	drainGrace = 200 * time.Millisecond
+	drainGrace = time.Second
 )
 
 // Exec runs the tools of this machine. It is safe for concurrent use.

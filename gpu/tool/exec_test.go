@@ -43,7 +43,14 @@ func script(t *testing.T, lines string) Command {
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+lines+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return Command{Name: path, Deadline: 30 * time.Second}
+	return Command{Name: path, Deadline: 2 * time.Minute}
+}
+
+// up is a line of a script that says that all before it is done; isUp hears it.
+const up = `; : >"$0.up"; `
+
+func isUp(cmd Command) func() bool {
+	return func() bool { _, err := os.Stat(cmd.Name + ".up"); return err == nil }
 }
 
 // eventually waits for a condition that another process brings about.
@@ -51,12 +58,12 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(10 * time.Second)
+	limit := time.After(time.Minute)
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-limit:
-			t.Fatalf("%s: not within 10 s", what)
+			t.Fatalf("%s: not within a minute", what)
 		}
 	}
 }
@@ -120,39 +127,40 @@ func TestAToolSeesTheCLocaleAnEmptyStdinAndNothingOfOurEnvironment(t *testing.T)
 	}
 }
 
-func TestAToolPastItsDeadlineIsKilledWithWhatItStarted(t *testing.T) {
+func TestAToolPastItsDeadlineIsKilled(t *testing.T) {
+	cmd := script(t, "exec sleep 300")
+	cmd.Deadline = 200 * time.Millisecond
+	res, err := NewExec("").Run(t.Context(), cmd)
+	if _, ok := errors.AsType[*TimeoutError](err); !ok || res.Duration < cmd.Deadline {
+		t.Errorf("error %v after %s", err, res.Duration)
+	}
+}
+
+func TestACancelledContextEndsTheToolAndWhatItStarted(t *testing.T) {
 	for _, c := range []struct{ name, script string }{
-		{"a tool that leaves on SIGTERM", "echo $$; exec sleep 300"},
-		{"a tool that ignores SIGTERM", "trap '' TERM; echo $$; while :; do sleep 300; done"},
-		{"a tool that waits for its child", "sleep 300 & echo $!; wait"},
+		{"a tool that leaves on SIGTERM", "echo $$" + up + "exec sleep 300"},
+		{"a tool that ignores SIGTERM", "trap '' TERM; echo $$" + up + "while :; do sleep 300; done"},
+		{"a tool that waits for its child", "sleep 300 & echo $!" + up + "wait"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			stop := errors.New("shutting down")
 			cmd := script(t, c.script)
-			cmd.Deadline = 200 * time.Millisecond
-			res, err := NewExec("").Run(t.Context(), cmd)
-			if _, ok := errors.AsType[*TimeoutError](err); !ok {
+			var res Result
+			ended := make(chan error, 1)
+			go func() {
+				var err error
+				res, err = NewExec("").Run(ctx, cmd)
+				ended <- err
+			}()
+			eventually(t, "the tool has said its number", isUp(cmd))
+			cancel(stop)
+			if err := <-ended; !errors.Is(err, stop) {
 				t.Fatalf("error %v", err)
-			}
-			if res.Duration > cmd.Deadline+termGrace+killGrace {
-				t.Errorf("took %s", res.Duration)
 			}
 			pid := pidIn(t, res.Stdout)
 			eventually(t, "the process is gone", func() bool { return gone(pid) })
 		})
-	}
-}
-
-func TestACancelledContextEndsTheTool(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	stop := errors.New("shutting down")
-	started := filepath.Join(t.TempDir(), "started")
-	go func() {
-		eventually(t, "the tool has started", func() bool { _, err := os.Stat(started); return err == nil })
-		cancel(stop)
-	}()
-	_, err := NewExec("").Run(ctx, script(t, "touch "+started+"; exec sleep 300"))
-	if !errors.Is(err, stop) {
-		t.Errorf("error %v", err)
 	}
 }
 
@@ -174,7 +182,7 @@ func TestAGrandchildThatHoldsThePipeDoesNotBlock(t *testing.T) {
 		killed       bool
 	}{
 		{"in the tool's group", "sleep 300 & echo $!", true},
-		{"in a session of its own", "setsid sleep 300 & echo $!", false},
+		{"in a session of its own", `setsid sh -c 'echo $$` + up + `exec sleep 300' "$0" & until [ -e "$0.up" ]; do sleep 0.01; done`, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			begin := time.Now()
@@ -182,7 +190,7 @@ func TestAGrandchildThatHoldsThePipeDoesNotBlock(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if took := time.Since(begin); took > 5*time.Second {
+			if took := time.Since(begin); took > 2*time.Minute {
 				t.Errorf("took %s", took)
 			}
 			pid := pidIn(t, res.Stdout)
@@ -215,13 +223,10 @@ func TestAToolThatCannotBeKilledIsAbandonedAndNotStartedAgain(t *testing.T) {
 	if string(res.Stdout) != "partial\n" {
 		t.Errorf("output %q", res.Stdout)
 	}
-	if limit := cmd.Deadline + termGrace + killGrace + 2*drainGrace + time.Second; res.Duration > limit {
-		t.Errorf("took %s", res.Duration)
-	}
+	cmd.Deadline = time.Hour
 	for range 3 {
-		begin := time.Now()
-		if _, err = e.Run(t.Context(), cmd); !errors.As(err, &hung) || time.Since(begin) > time.Second {
-			t.Fatalf("second call: %v after %s", err, time.Since(begin))
+		if _, err = e.Run(t.Context(), cmd); !errors.As(err, &hung) {
+			t.Fatalf("second call: %v", err)
 		}
 	}
 	if got, err := os.ReadFile(starts); err != nil || string(got) != "start\n" {
@@ -233,7 +238,7 @@ func TestAToolThatCannotBeKilledIsAbandonedAndNotStartedAgain(t *testing.T) {
 
 	really(hung.PID, syscall.SIGKILL) // the driver lets go
 	eventually(t, "the slot is free", func() bool { return len(e.Hung()) == 0 })
-	e.kill = really
+	e.kill, cmd.Deadline = really, 200*time.Millisecond
 	if _, err = e.Run(t.Context(), cmd); errors.As(err, &hung) {
 		t.Errorf("after it died: %v", err)
 	}

@@ -84,8 +84,16 @@ func (p *Process) SetDeadline(t time.Time) error {
 	return errors.Join(p.in.SetDeadline(t), p.out.SetDeadline(t))
 }
 
-// Stderr returns the first words of the child's standard error so far.
-func (p *Process) Stderr() []byte { return p.stderr.bytes() }
+// Stderr returns the first words of the child's standard error so far; once Done
+// is closed, its last ones are among them.
+func (p *Process) Stderr() []byte {
+	select {
+	case <-p.child.exited:
+		p.stderr.settle(drainGrace)
+	default:
+	}
+	return p.stderr.bytes()
+}
 
 // PID returns the child's process number.
 func (p *Process) PID() int { return p.child.cmd.Process.Pid }

@@ -26,10 +26,13 @@ func TestALongLivedProcessAnswersLineByLineAndLeavesWhenItsInputEnds(t *testing.
 			t.Fatalf("%q, %v", line, err)
 		}
 	}
-	if err := p.Close(); err != nil {
+	if err := p.in.Close(); err != nil { // as Close does first, but with all the time it takes
 		t.Error(err)
 	}
 	<-p.Done()
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
 	if p.ExitCode() != 7 || string(p.Stderr()) != "ready\n" {
 		t.Errorf("status %d, stderr %q", p.ExitCode(), p.Stderr())
 	}

@@ -139,7 +139,7 @@ func TestAHelperThatTalksNonsenseIsNotBelieved(t *testing.T) {
 		"it is not there":               {"", "not installed"},
 		"it ends at once":               {"echo no such luck >&2; exit 3", "status 3: no such luck"},
 		"it says nothing":               {"read line; exec sleep 60", "no answer in time"},
-		"it prints other things":        {"echo Welcome to the helper", `answers "Welcome`},
+		"it prints other things":        {"echo Welcome to the helper; read line", `answers "Welcome`},
 		"it answers something else":     {`read line; echo '{"id":7,"result":{}}'`, "answers request 7"},
 		"it is older":                   {`read line; echo '{"id":1,"result":{"protocol":0,"version":"0.1.0"}}'`, "version 0.1.0"},
 		"it finds the agent older":      {`read line; echo '{"id":1,"error":{"code":"version_mismatch","message":"protocol 2 does not go with 1"}}'`, "does not go with"},

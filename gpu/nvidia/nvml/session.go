@@ -108,7 +108,7 @@ func (s *session) exchange(ctx context.Context, line []byte) (wire.Response, err
 }
 
 // deathGrace is how long a helper whose output has ended may take to be reaped.
-const deathGrace = 500 * time.Millisecond
+const deathGrace = 2 * time.Second
 
 // cause says why no response came: the caller's reason, or how the helper died.
 func (s *session) cause(ctx context.Context, err error) error {
