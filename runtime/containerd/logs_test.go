@@ -3,7 +3,6 @@ package containerd_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -49,18 +48,15 @@ func TestAFullDiskNeitherStopsATaskNorHidesItsExit(t *testing.T) {
 		t.Fatal(err)
 	}
 	command(t, "mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", state)
-	spec := f.spec("spam-logs", "--lines", "20000")
+	spec := f.spec("spam-logs", "--lines", "20000", "--width", "100") // four times what the disk holds
 	spec.Logs = runtime.LogLimits{MaxBytes: 64 << 20, MaxFiles: 2}
 	id := f.run(t, spec)
 	exit, err := f.Wait(t.Context(), id)
 	if err != nil || exit.Code == nil || *exit.Code != 0 {
 		t.Errorf("got %+v, %v", exit, err)
 	}
-	if out, err := f.Logs(t.Context(), id, runtime.LogOptions{TailBytes: 1 << 20}); err != nil || len(out) < 100<<10 {
+	if out, err := f.Logs(t.Context(), id, runtime.LogOptions{TailBytes: 4 << 20}); err != nil || len(out) < 100<<10 || len(out) > 512<<10 {
 		t.Errorf("of its output %d bytes are left, %v", len(out), err)
-	}
-	if out, err := exec.Command("df", "--output=avail", state).Output(); err != nil || !strings.HasSuffix(string(out), " 0\n") {
-		t.Errorf("the disk was not full: %q, %v", out, err)
 	}
 	if err := f.Remove(t.Context(), id); err != nil {
 		t.Error(err)

@@ -142,6 +142,10 @@ func TestAnExitIsExactAcrossARestartOfContainerd(t *testing.T) {
 		}()
 		pid := f.inspect(t, whileDown).PID
 		laterPID := f.inspect(t, later).PID
+		eventually(t, "its program ignores the signal", func() bool {
+			out, err := f.Logs(t.Context(), later, runtime.LogOptions{TailBytes: 1000})
+			return err == nil && strings.Contains(string(out), "ignoring SIGTERM")
+		})
 
 		f.kill(t)
 		if err := <-watched; !errors.Is(err, runtime.ErrUnavailable) {
@@ -329,8 +333,6 @@ func TestATaskWhoseShimHangsIsNotTakenForEnded(t *testing.T) {
 			t.Errorf("inspect: %+v, %v", got, err)
 		}
 		thaw()
-		if got := f.inspect(t, id); got.State != runtime.StateRunning {
-			t.Errorf("when it answers again: %+v", got)
-		}
+		eventually(t, "it runs, once its shim answers again", func() bool { return f.inspect(t, id).State == runtime.StateRunning })
 	}, "system-runc", "2.4-runc")
 }
