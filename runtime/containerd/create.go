@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/containerd/containerd/api/types/runc/options"
@@ -32,7 +33,7 @@ import (
 // ociShim is the containerd runtime that runs runc and all that take its arguments.
 const ociShim = "io.containerd.runc.v2"
 
-// Labels of a snapshot.
+// Labels of a snapshot, beside those of its container that snapshotLabels takes over.
 const (
 	// labelContainer names its container, which may not exist yet.
 	labelContainer = "io.heteroflow.container"
@@ -109,7 +110,7 @@ func (r *Runtime) create(ctx context.Context, id string, spec runtime.Spec) (mad
 	if _, err := ocispec.Command(spec, config.config); err != nil {
 		return made, err
 	}
-	mounts, err := r.snapshot(ctx, id, img, config.chain)
+	mounts, err := r.snapshot(ctx, id, img, config.chain, snapshotLabels(id, spec.Labels))
 	if err != nil {
 		return made, fmt.Errorf("prepare root file system: %w", err)
 	}
@@ -137,10 +138,28 @@ func (r *Runtime) discard(ctx context.Context, id string) error {
 	return errors.Join(err, os.RemoveAll(string(r.dir(id))))
 }
 
+// maxLabel is how long a key and its value may be together for containerd (its package
+// pkg/labels); those of containers lie elsewhere and may be longer.
+const maxLabel = 4096
+
+// snapshotLabels are those of a container's file system. Of the container's own it has what
+// tells whose it is: Sweep is to know that before the container exists. A user's mean nothing
+// to Sweep, and something to containerd's garbage collector where they are named like its own.
+func snapshotLabels(id string, container map[string]string) map[string]string {
+	labels := map[string]string{labelContainer: id, labelRoot: time.Now().UTC().Format(time.RFC3339)}
+	for key, value := range container {
+		_, taken := labels[key]
+		if !taken && strings.HasPrefix(key, "io.heteroflow.") && len(key)+len(value) <= maxLabel {
+			labels[key] = value
+		}
+	}
+	return labels
+}
+
 // snapshot gives the container its own writable layer over the image's.
-func (r *Runtime) snapshot(ctx context.Context, id string, img images.Image, chain string) ([]mount.Mount, error) {
+func (r *Runtime) snapshot(ctx context.Context, id string, img images.Image, chain string, labels map[string]string) ([]mount.Mount, error) {
 	s := r.client.SnapshotService(r.options.Snapshotter)
-	own := snapshots.WithLabels(map[string]string{labelContainer: id, labelRoot: time.Now().UTC().Format(time.RFC3339)})
+	own := snapshots.WithLabels(labels)
 	mounts, err := s.Prepare(ctx, id, chain, own)
 	if errdefs.IsAlreadyExists(err) {
 		if err := r.discard(ctx, id); err != nil {

@@ -79,13 +79,14 @@ func (r *Runtime) remove(ctx context.Context, id string) error {
 
 // Sweep finds and removes what crashes have left: tasks, file systems, networks and
 // directories without a container, and the tasks and networks of containers with these
-// labels that ended while nobody watched. Containers are never removed, and nothing outside
-// the runtime's namespace and directories is touched. What cannot be removed is in the
-// error; the rest is done.
+// labels that ended while nobody watched. A file system that was made for a container
+// without these labels is left: another node's agent may be making that container. Containers
+// are never removed, and nothing outside the runtime's namespace and directories is touched.
+// What cannot be removed is in the error; the rest is done.
 func (r *Runtime) Sweep(ctx context.Context, labels map[string]string) error {
 	call, cancel := r.bound(ctx, writeTimeout)
 	defer cancel()
-	traces, err := r.traces(call)
+	traces, err := r.traces(call, labels)
 	errs := []error{err}
 	for id, hasTask := range traces {
 		if validID(id) {
@@ -97,9 +98,9 @@ func (r *Runtime) Sweep(ctx context.Context, labels map[string]string) error {
 
 func quote(label string) string { return `"` + label + `"` }
 
-// traces returns the ids of everything that may be left of a container, and for each
-// whether there is a task.
-func (r *Runtime) traces(ctx context.Context) (map[string]bool, error) {
+// traces returns the ids of everything that may be left of a container with these labels,
+// and for each whether there is a task.
+func (r *Runtime) traces(ctx context.Context, labels map[string]string) (map[string]bool, error) {
 	found := map[string]bool{}
 	see := func(id string) {
 		if _, ok := found[id]; !ok {
@@ -116,7 +117,9 @@ func (r *Runtime) traces(ctx context.Context) (map[string]bool, error) {
 		}
 	}
 	errs = append(errs, r.client.SnapshotService(r.options.Snapshotter).Walk(ctx, func(_ context.Context, info snapshots.Info) error {
-		see(info.Name)
+		if carries(info.Labels, labels) {
+			see(info.Name)
+		}
 		return nil
 	}, "labels."+quote(labelContainer)))
 	networks, err := r.network.IDs()

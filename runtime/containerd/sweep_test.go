@@ -169,6 +169,36 @@ func TestSweepLeavesOthersContainersAlone(t *testing.T) {
 	}
 }
 
+func TestSweepLeavesWhatAnotherNodesAgentIsMakingAlone(t *testing.T) {
+	f := setUp(t, flavours()[0])
+	spec := f.spec("exit", "0")
+	spec.Labels = map[string]string{"io.heteroflow.node": "other", "io.heteroflow.long": strings.Repeat("x", 5000), "containerd.io/gc.expire": "2026-01-02T03:04:05Z"}
+	// As it is while Create is at work: there is a file system, and no container yet.
+	if err := f.client(t).ContainerService().Delete(t.Context(), f.create(t, spec)); err != nil {
+		t.Fatal(err)
+	}
+	before := f.remains(t)
+	options := f.options(t)
+	options.StateDir, options.RunDir = t.TempDir(), t.TempDir()
+	neighbour, err := containerd.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer neighbour.Close()
+	if err := neighbour.Sweep(t.Context(), map[string]string{"io.heteroflow.node": "this"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.remains(t); !slices.Equal(got, before) {
+		t.Errorf("left: %q, want %q", got, before)
+	}
+	if err := neighbour.Sweep(t.Context(), map[string]string{"io.heteroflow.node": "other"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.remains(t); slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "snapshot ") }) {
+		t.Errorf("left: %q, want no snapshot", got)
+	}
+}
+
 func (f *fixture) leaveSnapshot(t *testing.T, id string) {
 	t.Helper()
 	c := f.client(t)
