@@ -2,10 +2,12 @@ package pathfence
 
 import (
 	"errors"
+	"iter"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,7 +51,17 @@ func raceHost(t *testing.T) (h host, path string) {
 	return h, h.path("data/a/b")
 }
 
-const swaps = 400
+// looks counts up to 400, and on until both sides of the race have been seen: another
+// goroutine swaps, and nobody promises it a processor meanwhile.
+func looks(seen func() bool) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for n, begun := 0, time.Now(); n < 400 || !seen() && time.Since(begun) < time.Minute; n++ {
+			if !yield(n) {
+				return
+			}
+		}
+	}
+}
 
 func TestADirectorySwappedWithALinkNeverLeadsOutside(t *testing.T) {
 	h, path := raceHost(t)
@@ -57,7 +69,7 @@ func TestADirectorySwappedWithALinkNeverLeadsOutside(t *testing.T) {
 	inside := identityAt(t, path)
 	passed, denied := 0, 0
 	swapped(t, h.path("data/a"), h.path("data/evil"), func() {
-		for range swaps {
+		for range looks(func() bool { return passed > 0 && denied > 0 }) {
 			got, err := f.Check(path, Write)
 			switch {
 			case err == nil:
@@ -82,7 +94,7 @@ func TestARootOpenedDuringASwapNeverLeadsOutside(t *testing.T) {
 	f := h.fence()
 	opened := 0
 	swapped(t, h.path("data/a"), h.path("data/evil"), func() {
-		for range swaps {
+		for range looks(func() bool { return opened > 0 }) {
 			root, rel, err := f.OpenRoot(path+"/mark", Read)
 			if err != nil {
 				if !errors.As(err, new(*DeniedError)) && !errors.Is(err, ErrChanged) {
