@@ -62,7 +62,6 @@ func TestAnImageThatWouldFillTheDiskIsRefusedBeforeItIsPulled(t *testing.T) {
 			t.Errorf("reason %s", refused.Outcome.Reason)
 		}
 		w.Gone(large.ID)
-		w.Agent.Kill() // two agents in one namespace of containerd sweep up behind each other
 
 		w = newWorldOn(t, on, devserver.Features{})
 		w.Start()
