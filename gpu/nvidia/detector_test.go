@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -220,12 +221,14 @@ func (s slow) Run(ctx context.Context, cmd tool.Command) (tool.Result, error) {
 }
 
 func TestWhatComesTooLateForAnInventoryIsAbsentFromIt(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	rep, err := New(slow{tool.NewReplay(query(0, file(t, "two.csv"), everyField))}).Inventory(ctx)
-	if err != nil || len(rep.Devices) != 2 || rep.Topology != nil {
-		t.Errorf("%+v, %v", rep, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		rep, err := New(slow{tool.NewReplay(query(0, file(t, "two.csv"), everyField))}).Inventory(ctx)
+		if err != nil || len(rep.Devices) != 2 || rep.Topology != nil {
+			t.Errorf("%+v, %v", rep, err)
+		}
+	})
 }
 
 func TestARecordingOfOtherCommandsIsUnderstood(t *testing.T) {
