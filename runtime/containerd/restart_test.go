@@ -259,9 +259,14 @@ func TestATaskWhoseShimWasKilledIsLostAndNotASuccess(t *testing.T) {
 		if err != nil || len(listed) != 1 || listed[0].State != runtime.StateExited {
 			t.Errorf("list: %+v, %v", listed, err)
 		}
-		if err := f.Start(t.Context(), id); err != nil {
-			t.Errorf("start again: %v", err)
-		}
+		// containerd may still be clearing up after the shim, when the start is to be tried again.
+		eventually(t, "it is started again", func() bool {
+			err := f.Start(t.Context(), id)
+			if err != nil && !errors.Is(err, runtime.ErrUnavailable) {
+				t.Fatal(err)
+			}
+			return err == nil
+		})
 		if err := f.Remove(t.Context(), id); err != nil {
 			t.Error(err)
 		}

@@ -184,7 +184,11 @@ func TestSweepLeavesWhatAnotherNodesAgentIsMakingAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer neighbour.Close()
+	defer func() {
+		if err := neighbour.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	if err := neighbour.Sweep(t.Context(), map[string]string{"io.heteroflow.node": "this"}); err != nil {
 		t.Fatal(err)
 	}
