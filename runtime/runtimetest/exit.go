@@ -108,11 +108,31 @@ func (s *suite) waitEnds(t *testing.T) {
 // memoryLimit lets the workload start and soon be too large.
 const memoryLimit = 64 << 20
 
+// eater is a program that takes more memory than it may have once there is the file.
+func (s *suite) eater(t *testing.T, args ...string) (spec runtime.Spec, file string) {
+	t.Helper()
+	dir := t.TempDir()
+	spec = s.spec(append([]string{"eat-memory", "--when", "/v/hungry"}, args...)...)
+	spec.Mounts = []runtime.Mount{{Source: dir, Target: "/v"}}
+	spec.Resources.MemoryBytes = memoryLimit
+	return spec, filepath.Join(dir, "hungry")
+}
+
+// starve starts an eater and lets it take memory then: Docker's containerd begins to look out
+// for a lack of it after the program has been started, and misses what comes before.
+func (s *suite) starve(t *testing.T, spec runtime.Spec, file string) (runtime.Container, runtime.Exit) {
+	t.Helper()
+	c := s.start(t, spec)
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return c, s.wait(t, c.ID)
+}
+
 func (s *suite) testMemory(t *testing.T) {
 	t.Run("a program that outgrows its memory is killed and memory is blamed", func(t *testing.T) {
-		spec := s.spec("eat-memory")
-		spec.Resources.MemoryBytes = memoryLimit
-		c, exit := s.finish(t, spec)
+		spec, file := s.eater(t)
+		c, exit := s.starve(t, spec, file)
 		wantCode(t, exit, 137)
 		if !exit.OOMKilled {
 			t.Error("memory is not blamed")
@@ -123,28 +143,20 @@ func (s *suite) testMemory(t *testing.T) {
 		}
 	})
 	t.Run("a child killed for memory is told although the program exits 0", func(t *testing.T) {
-		spec := s.spec("eat-memory", "--child", "--exit", "0")
-		spec.Resources.MemoryBytes = memoryLimit
-		c, exit := s.finish(t, spec)
+		spec, file := s.eater(t, "--child", "--exit", "0")
+		c, exit := s.starve(t, spec, file)
 		wantCode(t, exit, 0)
 		if !exit.OOMKilled {
 			t.Errorf("memory is not blamed; output:\n%s", s.logs(t, c.ID))
 		}
 	})
 	t.Run("a lack of memory is forgotten by the next run", func(t *testing.T) {
-		// The file makes one run exceed the limit; without it the next does not.
-		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "hungry"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		spec := s.spec("eat-memory", "--if", "/v/hungry")
-		spec.Mounts = []runtime.Mount{{Source: dir, Target: "/v"}}
-		spec.Resources.MemoryBytes = memoryLimit
-		c, exit := s.finish(t, spec)
+		spec, file := s.eater(t)
+		c, exit := s.starve(t, spec, file)
 		if !exit.OOMKilled {
 			t.Fatal("memory is not blamed for the first run")
 		}
-		if err := os.Remove(filepath.Join(dir, "hungry")); err != nil {
+		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.rt.Start(t.Context(), c.ID); err != nil {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,12 +38,21 @@ func TestTasksRunToTheirEnd(t *testing.T) {
 			id := func(s string) string { return fmt.Sprintf("%s-%s", w.Agent.NodeID, s) }
 			w.Submit(w.Task(id("ok"), "exit", "--message", "all went well", "0"))
 			w.Submit(w.Task(id("three"), "exit", "3"))
-			hungry := w.Task(id("oom"), "eat-memory", "--mb", "256")
+			hungry := w.Task(id("oom"), "eat-memory", "--mb", "256", "--when", "/v/hungry")
 			hungry.MemoryBytes = 32 << 20
+			dir := filepath.Join(w.Agent.Dir, "volume")
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			hungry.Volumes = []protocol.Volume{{HostPath: dir, ContainerPath: "/v"}}
 			w.Submit(hungry)
 			late := w.Task(id("late"), "sleep", "1h")
 			late.TimeoutSeconds = 1
 			w.Submit(late)
+			w.Runs(id("oom")) // before that Docker's containerd does not look out for a lack of memory
+			if err := os.WriteFile(filepath.Join(dir, "hungry"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
 
 			ok := w.Reaches(id("ok"), protocol.StatusCompleted)
 			if *ok.Outcome.ExitCode != 0 || ok.Outcome.Reason != protocol.ReasonExited || !strings.Contains(ok.Outcome.LogTail, "all went well") {

@@ -19,31 +19,28 @@ func eatMemory(ctx context.Context, s streams, args []string) (int, error) {
 	rate := flags.Int("rate", 0, "`MiB` a second (0: as fast as it goes)")
 	child := flags.Bool("child", false, "let a child take the memory and outlive it")
 	status := flags.Int("exit", exitOK, "with --child: exit `status` once the child was killed")
-	cause := flags.String("if", "", "take memory only if there is a file at `PATH`, else hold none")
+	when := flags.String("when", "", "take no memory before there is a file at `PATH`")
 	if err := parse(flags, args, 0, 0); err != nil {
 		return exitUsage, err
 	}
 	if *size < 0 || *rate < 0 {
 		return exitUsage, fmt.Errorf("%w: --mb and --rate start at 0", errUsage)
 	}
+	if *when != "" {
+		if err := awaitFile(ctx, *when); err != nil && ctx.Err() == nil {
+			return exitError, err
+		}
+	}
 	if *child {
 		return outliveEater(ctx, s, *size, *rate, *status)
 	}
-	var held [][]byte
-	if *cause == "" || exists(*cause) {
-		held = take(ctx, s.out, *size, *rate)
-	}
+	held := take(ctx, s.out, *size, *rate)
 	if ctx.Err() == nil {
 		fmt.Fprintf(s.out, "holding %d MiB in process %d\n", len(held), os.Getpid())
 		<-ctx.Done()
 	}
 	runtime.KeepAlive(held)
 	return exitTerminated, nil
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 // take allocates chunks of 1 MiB and writes to each of their pages, so that the

@@ -34,18 +34,27 @@ func await(ctx context.Context, s streams, args []string) (int, error) {
 	if err := parse(flags, args, 1, 1); err != nil {
 		return exitUsage, err
 	}
+	switch err := awaitFile(ctx, flags.Arg(0)); {
+	case err == nil:
+		return exitOK, nil
+	case ctx.Err() != nil:
+		return exitTerminated, nil //nolint:nilerr // a stop is not an error
+	default:
+		return exitError, err
+	}
+}
+
+// awaitFile returns when there is a file, or ctx's error.
+func awaitFile(ctx context.Context, path string) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		switch _, err := os.Stat(flags.Arg(0)); {
-		case err == nil:
-			return exitOK, nil
-		case !errors.Is(err, fs.ErrNotExist):
-			return exitError, fmt.Errorf("await: %w", err)
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return exitTerminated, nil
+			return ctx.Err()
 		case <-tick.C:
 		}
 	}
