@@ -4,28 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types"
-	"github.com/containerd/containerd/v2/core/content"
-	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/opencontainers/image-spec/identity"
 
 	"github.com/heteroflow/node-agent/runtime"
 	"github.com/heteroflow/node-agent/runtime/containerd"
 	"github.com/heteroflow/node-agent/runtime/containerd/record"
-	"github.com/heteroflow/node-agent/test/image"
-	"github.com/heteroflow/node-agent/test/registry"
 )
 
 // remains is all that is left of containers anywhere, so that a test can count it.
@@ -318,167 +311,4 @@ func TestSweepSettlesWhatEndedUnwatchedAndKeepsItsExit(t *testing.T) {
 		}
 	}
 	f.wantRemains(t, nil)
-}
-
-// GC runs each time a lease is deleted synchronously.
-func TestGarbageCollectionInALoopBreaksNoPullAndNoCreate(t *testing.T) {
-	eachFlavour(t, func(t *testing.T, fl flavour) {
-		f := setUp(t, fl)
-		reg, err := registry.Start(registry.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = reg.Close() }()
-		reg.Slow(registry.Blobs, 4<<20)
-		c := f.client(t)
-		stop := make(chan struct{})
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		defer close(stop)
-		wg.Go(func() {
-			for {
-				lease, err := c.LeasesService().Create(t.Context(), leases.WithRandomID())
-				if err == nil {
-					err = c.LeasesService().Delete(t.Context(), lease, leases.SynchronousDelete)
-				}
-				if err != nil {
-					t.Error(err)
-				}
-				select {
-				case <-stop:
-					return
-				default:
-				}
-			}
-		})
-		for i := range 4 {
-			img, err := image.Build(t.Context(), image.Options{Fillers: []image.Filler{{Bytes: 1 << 20, Seed: uint64(2 * i)}, {Bytes: 1 << 20, Seed: uint64(2*i + 1)}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ref, err := reg.Push(img, "app:"+string(rune('a'+i)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := f.Pull(t.Context(), runtime.PullRequest{Ref: ref}); err != nil {
-				t.Fatal(err)
-			}
-			spec := f.spec("exit", "0")
-			spec.Image = ref
-			if err := f.Remove(t.Context(), f.run(t, spec)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}, "system-runc", "2.4-runc")
-}
-
-func TestAPullThatFailedGoesOnWhereItStopped(t *testing.T) {
-	f := setUp(t, flavours()[0])
-	reg, err := registry.Start(registry.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = reg.Close() }()
-	const size = 8 << 20
-	img, err := image.Build(t.Context(), image.Options{Fillers: []image.Filler{{Bytes: size, Seed: 99}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ref, err := reg.Push(img, "app:v1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	stall := reg.Stall(registry.Blobs, size/2)
-	ctx, cancel := context.WithCancel(t.Context())
-	pulled := make(chan error, 1)
-	go func() {
-		_, err := f.Pull(ctx, runtime.PullRequest{Ref: ref})
-		pulled <- err
-	}()
-	store := f.client(t).ContentStore()
-	eventually(t, "the daemon has a part of the layer", func() bool {
-		under, err := store.ListStatuses(t.Context())
-		// The manifest and the configuration, which come first, are smaller.
-		return err == nil && slices.ContainsFunc(under, func(s content.Status) bool { return s.Offset >= size/8 })
-	})
-	cancel()
-	if err := <-pulled; !errors.Is(err, context.Canceled) {
-		t.Fatalf("got %v", err)
-	}
-	reg.Heal()
-	stall.Release()
-	var ranges []string
-	reg.Slow(func(req *http.Request) bool {
-		if from := req.Header.Get("Range"); registry.Blobs(req) && from != "" {
-			ranges = append(ranges, from)
-		}
-		return false
-	}, 1)
-	if _, err := f.Pull(t.Context(), runtime.PullRequest{Ref: ref}); err != nil {
-		t.Fatal(err)
-	}
-	if len(ranges) != 1 {
-		t.Errorf("the second pull asked for ranges %q, want one of the layer that was half fetched", ranges)
-	}
-	if kept, err := f.client(t).LeasesService().List(t.Context()); err != nil || len(kept) != 0 {
-		t.Errorf("leases %v, %v: the image keeps its layers now", kept, err)
-	}
-}
-
-func TestAPullThatFetchedNothingLeavesNothing(t *testing.T) {
-	f := setUp(t, flavours()[0])
-	reg, err := registry.Start(registry.Options{Username: "user", Password: "right"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = reg.Close() }()
-	img, err := image.Build(t.Context(), image.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ref, err := reg.Push(img, "app:v1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	auth := &runtime.RegistryAuth{Username: "user", Password: "wrong"}
-	if _, err := f.Pull(t.Context(), runtime.PullRequest{Ref: ref, Auth: auth}); !errors.Is(err, runtime.ErrUnauthorized) {
-		t.Fatalf("got %v", err)
-	}
-	if kept, err := f.client(t).LeasesService().List(t.Context()); err != nil || len(kept) != 0 {
-		t.Errorf("leases %v, %v", kept, err)
-	}
-}
-
-func TestAProbeAnswersThoughTheDaemonIsAwayOrHangs(t *testing.T) {
-	dir := t.TempDir()
-	binary, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	hung, err := net.Listen("unix", filepath.Join(dir, "hung.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = hung.Close() }()
-	for name, socket := range map[string]string{"away": filepath.Join(dir, "none.sock"), "hangs": filepath.Join(dir, "hung.sock")} {
-		t.Run(name, func(t *testing.T) {
-			r, err := containerd.New(containerd.Options{Address: socket, LogBinary: binary, StateDir: dir, RunDir: dir})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := r.Close(); err != nil {
-					t.Error(err)
-				}
-			}()
-			began := time.Now()
-			_, err = r.Probe(t.Context())
-			if !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), socket) {
-				t.Errorf("got %v", err)
-			}
-			if took := time.Since(began); took > 20*time.Second { // twice what is promised: the machine is busy
-				t.Errorf("it took %v", took)
-			}
-		})
-	}
 }
