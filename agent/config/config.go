@@ -78,7 +78,7 @@ type GPU struct {
 type Tasks struct {
 	Workers          int           `koanf:"workers" doc:"Tasks that may run at once; more wait, those that are to wake from sleep first. At most 128. 0: the number of CPU cores, at least 2 and at most 16."`
 	PollPeriod       time.Duration `koanf:"poll_period" doc:"Time between polls for new tasks and for changes to running ones."`
-	WakePollPeriod   time.Duration `koanf:"wake_poll_period" doc:"The same while the server's wake channel works, as a safety net."`
+	WakePollPeriod   time.Duration `koanf:"wake_poll_period" doc:"The same while the server's wake channel and the last poll worked, as a safety net."`
 	ReconcilePeriod  time.Duration `koanf:"reconcile_period" doc:"Time between comparisons of this node's containers with the server's tasks."`
 	MinContainerAge  time.Duration `koanf:"min_container_age" doc:"A container younger than this is not removed for the server's saying that its task has ended, is another node's or is not known, which may not have reached all of the server yet. What the server asks for is done at any age: to stop or cancel a task, to run it anew here, or to delete one that it had here before."`
 	ContainerLogSize int64         `koanf:"container_log_bytes" doc:"Size in bytes at which a task's log file is rotated."`

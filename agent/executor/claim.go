@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -16,6 +17,14 @@ import (
 
 // claimLimit is how many scheduled tasks one poll asks for.
 const claimLimit = 20
+
+// claimPeriod does not relax while the runtime is away: nobody tells when it is back.
+func (e *Executor) claimPeriod() time.Duration {
+	if !e.RuntimeUsable() {
+		return e.Poll.Period
+	}
+	return e.Poll.period()
+}
 
 // claimRound claims as many scheduled tasks as there is room for.
 func (e *Executor) claimRound(ctx context.Context) error {

@@ -88,6 +88,12 @@ func (p PollPolicy) period() time.Duration {
 	return p.Period
 }
 
+// pause is how long to wait after a round that failed. It does not relax: who tells when to
+// ask has done so, and will not again.
+func (p PollPolicy) pause(err error, failures int, _ time.Duration) time.Duration {
+	return client.Pause(err, failures, p.Period)
+}
+
 // ReportPolicy bounds the delivery of a result.
 type ReportPolicy struct {
 	Attempts       int
@@ -178,10 +184,10 @@ func recordLimits() journal.Limits[Record] {
 func (e *Executor) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	loops.Go(func() {
-		loop.Loop{Period: e.Poll.period, Do: e.claimRound, Pause: client.Pause, Kick: e.claimKick}.Run(ctx)
+		loop.Loop{Period: e.claimPeriod, Do: e.claimRound, Pause: e.Poll.pause, Kick: e.claimKick}.Run(ctx)
 	})
 	loops.Go(func() {
-		loop.Loop{Period: e.followPeriod, Do: e.followRound, Pause: client.Pause, Kick: e.followKick}.Run(ctx)
+		loop.Loop{Period: e.followPeriod, Do: e.followRound, Pause: e.Poll.pause, Kick: e.followKick}.Run(ctx)
 	})
 	loops.Wait()
 	e.mu.Lock()

@@ -60,6 +60,7 @@ type node struct {
 	agent   *agent // nil: none runs
 	boot    string // names this run of the machine; empty: the kernel does not tell
 	booted  time.Time
+	relaxed atomic.Bool     // somebody else tells when to ask the plane
 	wakes   map[string]int  // how often the plane had an assignment woken
 	asked   map[string]bool // of which tasks the plane has asked for something
 
@@ -161,7 +162,7 @@ func (n *node) start() {
 		Drained: n.drained.Load, BootClock: n.bootClock,
 		Puller:  pull.New(pull.Config{Attempts: 3, Timeout: 5 * time.Minute, InactivityTimeout: time.Minute, Room: n.space.images, UnpackFactor: 2, TrustNodeCache: !n.tenants}, log),
 		Builder: taskcontainer.Builder{Fence: fence, LogLimits: runtime.LogLimits{MaxBytes: 1 << 20, MaxFiles: 2}},
-		Devices: n.devices, Processes: n.procs, Free: n.space.of, Workers: n.workers, Poll: executor.PollPolicy{Period: 5 * time.Second, Relaxed: time.Minute, Relax: func() bool { return false }},
+		Devices: n.devices, Processes: n.procs, Free: n.space.of, Workers: n.workers, Poll: executor.PollPolicy{Period: 5 * time.Second, Relaxed: time.Minute, Relax: n.relaxed.Load},
 		MinAge: minAge, Report: n.policy, LogTail: protocol.MaxLogTailBytes,
 	})
 	if err != nil {
