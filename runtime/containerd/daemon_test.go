@@ -40,6 +40,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == logshim.Command {
 		os.Exit(logshim.Main(os.Args[2]))
 	}
+	if err := forgetKilledRun(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if err := os.RemoveAll(installed.dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -47,6 +51,22 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(code)
 	}))
+}
+
+// forgetKilledRun removes what an earlier run of these tests that was killed has left outside
+// its own directories: runc's state of containers of the same names, and their cgroups.
+func forgetKilledRun() error {
+	errs := []error{os.RemoveAll(filepath.Join("/run/containerd/runc", namespace))}
+	for _, pattern := range []string{"/sys/fs/cgroup/*/" + namespace + "/*", "/sys/fs/cgroup/" + namespace + "/*"} {
+		groups, err := filepath.Glob(pattern)
+		errs = append(errs, err)
+		for _, group := range groups {
+			if info, err := os.Stat(group); err == nil && info.IsDir() { // else it is a setting of the one above
+				errs = append(errs, os.Remove(group))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // agentBinary is this test binary, with or without the log shim beside it.
