@@ -114,14 +114,16 @@ func (c *Connector) Close() error {
 	return errors.Join(errs...)
 }
 
+// look stores what it finds, unless the agent's stop cuts it short: that says nothing of the
+// runtime.
 func (c *Connector) look(ctx context.Context) error {
 	status, rt := c.find(ctx)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
 	if status.Available {
 		status.Containers, status.Err = rt.List(ctx, c.opts.Labels)
 		status.Available = status.Err == nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	c.store(status, rt)
 	return status.Err

@@ -173,19 +173,24 @@ func TestADaemonThatHangsHoldsUpNobody(t *testing.T) {
 	})
 }
 
-func TestAConnectorStopsInTheMiddleOfALook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := runtimefake.NewDaemon()
-		d.Inject(runtimefake.Fault{Op: runtimefake.OpProbe, Times: 1, Hangs: true})
-		c := connector.New(connector.Options{Candidates: []runtime.Runtime{d.Connect()}, Period: time.Minute, Log: zap.NewNop()})
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		begun := time.Now()
-		c.Run(ctx)
-		if took := time.Since(begun); took != 2*time.Second || c.Status().Name != "" {
-			t.Errorf("it took %v and found %+v", took, c.Status())
-		}
-	})
+func TestAConnectorStopsInTheMiddleOfALookAndTakesNothingFromIt(t *testing.T) {
+	for _, op := range []runtimefake.Op{runtimefake.OpProbe, runtimefake.OpList} {
+		t.Run(string(op), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := runtimefake.NewDaemon()
+				d.Inject(runtimefake.Fault{Op: op, Times: 1, Hangs: true})
+				core, logs := observer.New(zapcore.InfoLevel)
+				c := connector.New(connector.Options{Candidates: []runtime.Runtime{d.Connect()}, Period: time.Minute, Log: zap.New(core)})
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				begun := time.Now()
+				c.Run(ctx)
+				if took := time.Since(begun); took != 2*time.Second || c.Status().Name != "" || logs.Len() != 0 {
+					t.Errorf("it took %v, found %+v and said %v", took, c.Status(), logs.All())
+				}
+			})
+		})
+	}
 }
 
 func TestARuntimeThatCannotListIsNotAvailable(t *testing.T) {
