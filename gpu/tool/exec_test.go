@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -127,21 +128,40 @@ func TestAToolSeesTheCLocaleAnEmptyStdinAndNothingOfOurEnvironment(t *testing.T)
 	}
 }
 
-func TestAToolPastItsDeadlineIsKilled(t *testing.T) {
-	cmd := script(t, "exec sleep 300")
-	cmd.Deadline = 200 * time.Millisecond
-	res, err := NewExec("").Run(t.Context(), cmd)
-	if _, ok := errors.AsType[*TimeoutError](err); !ok || res.Duration < cmd.Deadline {
-		t.Errorf("error %v after %s", err, res.Duration)
+// tools are scripts that say the number of a process they are or start. A stop ends them all.
+var tools = []struct{ name, script string }{
+	{"a tool that leaves on SIGTERM", "echo $$" + up + "exec sleep 300"},
+	{"a tool that ignores SIGTERM", "trap '' TERM; echo $$" + up + "while :; do sleep 300; done"},
+	{"a tool that waits for its child", "sleep 300 & echo $!" + up + "wait"},
+}
+
+func TestAToolPastItsDeadlineIsKilledWithWhatItStarted(t *testing.T) {
+	for _, c := range tools {
+		t.Run(c.name, func(t *testing.T) {
+			e := NewExec("")
+			really := e.kill
+			var group atomic.Int64 // that the tool is in with what it starts
+			e.kill = func(pgid int, sig syscall.Signal) {
+				group.Store(int64(pgid))
+				really(pgid, sig)
+			}
+			cmd := script(t, c.script)
+			cmd.Deadline = 200 * time.Millisecond
+			res, err := e.Run(t.Context(), cmd)
+			if _, ok := errors.AsType[*TimeoutError](err); !ok || res.Duration < cmd.Deadline {
+				t.Errorf("error %v after %s", err, res.Duration)
+			}
+			pgid := int(group.Load())
+			if pgid == 0 {
+				t.Fatal("nothing was killed")
+			}
+			eventually(t, "its processes are gone", func() bool { return gone(-pgid) })
+		})
 	}
 }
 
 func TestACancelledContextEndsTheToolAndWhatItStarted(t *testing.T) {
-	for _, c := range []struct{ name, script string }{
-		{"a tool that leaves on SIGTERM", "echo $$" + up + "exec sleep 300"},
-		{"a tool that ignores SIGTERM", "trap '' TERM; echo $$" + up + "while :; do sleep 300; done"},
-		{"a tool that waits for its child", "sleep 300 & echo $!" + up + "wait"},
-	} {
+	for _, c := range tools {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			stop := errors.New("shutting down")
