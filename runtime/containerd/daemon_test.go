@@ -345,7 +345,12 @@ func (d *daemon) options(t testing.TB) containerd.Options {
 // connect makes a client, which the test's end closes.
 func (d *daemon) connect(t testing.TB) *containerd.Runtime {
 	t.Helper()
-	r, err := containerd.New(d.options(t))
+	return connect(t, d.options(t))
+}
+
+func connect(t testing.TB, options containerd.Options) *containerd.Runtime {
+	t.Helper()
+	r, err := containerd.New(options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,17 +26,9 @@ func TestAProbeAnswersThoughTheDaemonIsAwayOrHangs(t *testing.T) {
 	defer func() { _ = hung.Close() }()
 	for name, socket := range map[string]string{"away": filepath.Join(dir, "none.sock"), "hangs": filepath.Join(dir, "hung.sock")} {
 		t.Run(name, func(t *testing.T) {
-			r, err := containerd.New(containerd.Options{Address: socket, LogBinary: binary, StateDir: dir, RunDir: dir})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := r.Close(); err != nil {
-					t.Error(err)
-				}
-			}()
+			r := connect(t, containerd.Options{Address: socket, LogBinary: binary, StateDir: dir, RunDir: dir})
 			began := time.Now()
-			_, err = r.Probe(t.Context())
+			_, err := r.Probe(t.Context())
 			if !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), socket) {
 				t.Errorf("got %v", err)
 			}

@@ -17,7 +17,6 @@ import (
 	"github.com/opencontainers/image-spec/identity"
 
 	"github.com/heteroflow/node-agent/runtime"
-	"github.com/heteroflow/node-agent/runtime/containerd"
 	"github.com/heteroflow/node-agent/runtime/containerd/record"
 )
 
@@ -173,15 +172,7 @@ func TestSweepLeavesWhatAnotherNodesAgentIsMakingAlone(t *testing.T) {
 	before := f.remains(t)
 	options := f.options(t)
 	options.StateDir, options.RunDir = t.TempDir(), t.TempDir()
-	neighbour, err := containerd.New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := neighbour.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	neighbour := connect(t, options)
 	if err := neighbour.Sweep(t.Context(), map[string]string{"io.heteroflow.node": "this"}); err != nil {
 		t.Fatal(err)
 	}
